@@ -1,0 +1,361 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * penstock bench: throughput by worker count and time per stage, beside the decode limit on the
+ * same files. Main thread.
+ *
+ * Limit and feed take turns in short slices, so that a machine that slows down does so for both.
+ * Before a slice of the feed is timed the batches that were prepared during the other's slice are
+ * thrown away. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "args.h"
+#include "cli.h"
+#include "commands.h"
+#include "declimit.h"
+#include "interrupt.h"
+#include "json.h"
+#include "open.h"
+#include "progress.h"
+
+enum { SLICES = 3, COUNTS_MAX = 16, FILES_MAX = 4000 };
+static const uint64_t files_bytes_max = 256 << 20;
+
+typedef struct bench_values {
+    const char *data, *pipeline, *index_dir;
+    int64_t batch, workers;
+    double seconds;
+    uint64_t seed, memory;
+    bool json;
+} bench_values;
+
+/* The measurement for one worker count. */
+typedef struct row {
+    int workers;
+    uint64_t samples, limit_images;
+    double seconds, cpu_s, limit_seconds, limit_cpu_s;
+    pst_job_stats stats;
+} row;
+
+typedef struct bench {
+    const bench_values *v;
+    pst_dataset *data;
+    char pipeline[PIPELINE_BYTES];
+    declimit_file *files; /* JPEGs in memory; the bytes are ours to pst_free */
+    size_t file_count;
+    row rows[COUNTS_MAX];
+    int row_count;
+} bench;
+
+/* ---- files for the limit -------------------------------------------------------------------- */
+
+static bool is_jpeg(const uint8_t *bytes, size_t size)
+{
+    return size > 3 && bytes[0] == 0xFF && bytes[1] == 0xD8 && bytes[2] == 0xFF;
+}
+
+static void load_files(bench *b)
+{
+    char field[PST_NAME_BYTES];
+    const int64_t count = pst_dataset_count(b->data), most = count < FILES_MAX ? count : FILES_MAX;
+    uint64_t total = 0;
+    if (find_field(b->data, PST_IMAGE, field) == NULL)
+        return;
+    b->files = cli_alloc((size_t)most * sizeof *b->files);
+    for (int64_t i = 0; i < most && total < files_bytes_max && interrupt_signal() == 0; i++) {
+        void *bytes = NULL;
+        size_t size = 0;
+        const int64_t id = (int64_t)((__int128)i * count / most);
+        if (pst_dataset_read(b->data, id, field, &bytes, &size, NULL) < 0)
+            continue;
+        if (is_jpeg(bytes, size))
+            b->files[b->file_count++] = (declimit_file){.bytes = bytes, .size = size};
+        else
+            pst_free(bytes);
+        total += size;
+        progress_show("bench: reading %lld of %lld files", (long long)i, (long long)most);
+    }
+}
+
+/* ---- measuring ------------------------------------------------------------------------------ */
+
+/* The next batch, across epochs. Returns 1, or a negative code. */
+static int next_batch(pst_job *job, uint64_t *samples)
+{
+    pst_batch *batch = NULL;
+    int rc = 0, empty = 0;
+    while ((rc = pst_job_next(job, -1, &batch)) == 0 && empty++ < 2)
+        continue;
+    if (rc == 1) {
+        *samples += pst_batch_get(batch)->valid_slots;
+        pst_batch_release(batch);
+    }
+    return rc == 0 ? -ENODATA : rc;
+}
+
+/* Throws away what is ready and waits until the workers are at full speed. */
+static int warm_up(pst_job *job, double seconds)
+{
+    pst_job_stats stats = {.size = sizeof stats};
+    uint64_t ignored = 0;
+    pst_job_stats_get(job, &stats);
+    const int64_t end_ns = clock_ns() + (int64_t)(seconds * 1e9);
+    int rc = 1;
+    for (uint32_t i = 0; rc == 1 && (i < 2 * stats.ready_depth + 1 || clock_ns() < end_ns); i++)
+        rc = next_batch(job, &ignored);
+    return rc;
+}
+
+static int feed_slice(const bench *b, pst_job *job, row *r)
+{
+    const double slice = b->v->seconds / SLICES;
+    int rc = warm_up(job, slice / 4);
+    const int64_t begin_ns = clock_ns();
+    const double cpu = clock_cpu();
+    while (rc == 1 && (double)(clock_ns() - begin_ns) * 1e-9 < slice) {
+        rc = next_batch(job, &r->samples);
+        progress_show("bench: %d workers, %llu samples", r->workers,
+                      (unsigned long long)r->samples);
+    }
+    r->seconds += (double)(clock_ns() - begin_ns) * 1e-9;
+    r->cpu_s += clock_cpu() - cpu;
+    return rc;
+}
+
+/* The workers stand still meanwhile: all batches are ready and nobody takes them. Cut into short
+ * parts, so that Ctrl-C need not wait long. */
+static int limit_slice(const bench *b, int slice, row *r)
+{
+    const double seconds = b->v->seconds / SLICES, part = seconds < 0.5 ? seconds : 0.5;
+    double done = 0;
+    int rc = 0;
+    while (b->file_count > 0 && rc == 0 && done < seconds && interrupt_signal() == 0) {
+        declimit_result result = {0};
+        const uint64_t seed = b->v->seed + (uint64_t)slice * 1000003 + (uint64_t)(done * 1e6);
+        rc = declimit_run(b->files, b->file_count, r->workers, part, seed, &result);
+        r->limit_images += result.images;
+        r->limit_seconds += result.seconds;
+        r->limit_cpu_s += result.cpu_s;
+        done += part;
+        progress_show("bench: limit of %d threads, %llu images", r->workers,
+                      (unsigned long long)r->limit_images);
+    }
+    return rc;
+}
+
+static int measure_job(const bench *b, pst_job *job, row *r)
+{
+    int rc = warm_up(job, b->v->seconds / SLICES / 2);
+    for (int slice = 0; slice < SLICES && rc >= 0 && interrupt_signal() == 0; slice++) {
+        rc = limit_slice(b, slice, r);
+        if (rc >= 0)
+            rc = feed_slice(b, job, r);
+    }
+    r->stats.size = sizeof r->stats;
+    pst_job_stats_get(job, &r->stats);
+    progress_clear();
+    return rc >= 0 ? CLI_OK : fail_job(job, rc);
+}
+
+static int measure(bench *b, row *r)
+{
+    pst_engine_options engine_opts;
+    pst_job_options opts;
+    pst_engine *engine = NULL;
+    pst_job *job = NULL;
+    pst_error err = {0};
+    pst_engine_options_init(&engine_opts);
+    engine_opts.workers = r->workers;
+    engine_opts.memory_bytes = b->v->memory;
+    pst_job_options_init(&opts);
+    opts.pipeline = b->pipeline;
+    opts.batch = (int)b->v->batch;
+    opts.seed = b->v->seed;
+    opts.on_error = PST_SKIP;
+    opts.skip_limit = INT64_MAX;
+    int rc = pst_engine_new(&engine_opts, &engine, &err);
+    if (rc >= 0)
+        rc = pst_job_open(engine, b->data, &opts, &job, &err);
+    int exit_code = rc < 0 ? fail_error(&err) : CLI_OK;
+    if (exit_code == CLI_OK) {
+        interrupt_job(job);
+        exit_code = measure_job(b, job, r);
+        interrupt_job(NULL);
+    }
+    pst_job_close(job);
+    pst_engine_free(engine);
+    return exit_code;
+}
+
+/* 1, 2, 4 … and the number of CPUs, or just the one asked for. */
+static void plan_rows(bench *b, int cpus)
+{
+    if (b->v->workers > 0) {
+        b->rows[b->row_count++].workers = (int)b->v->workers;
+        return;
+    }
+    for (int n = 1; n < cpus && b->row_count < COUNTS_MAX - 1; n *= 2)
+        b->rows[b->row_count++].workers = n;
+    b->rows[b->row_count++].workers = cpus;
+}
+
+/* ---- results -------------------------------------------------------------------------------- */
+
+static double rate(uint64_t count, double seconds)
+{
+    return seconds > 0 ? (double)count / seconds : 0;
+}
+
+static double limit_ratio(const row *r)
+{
+    const double limit = rate(r->limit_images, r->limit_seconds);
+    return limit > 0 ? rate(r->samples, r->seconds) / limit : 0;
+}
+
+static void print_stages(const row *r)
+{
+    printf("\n  %-24s %16s\n", "stage", "per sample");
+    for (uint32_t i = 0; i < r->stats.stage_count; i++) {
+        char each[TEXT_SHORT];
+        const pst_stage_stats *s = &r->stats.stages[i];
+        const double seconds = (double)s->total_ns * 1e-9;
+        printf("  %-24s %16s\n", s->name,
+               text_seconds(each, r->stats.samples > 0 ? seconds / (double)r->stats.samples : 0));
+    }
+}
+
+static void print_results(const bench *b)
+{
+    printf("pipeline: %s\n\n", b->pipeline);
+    printf("  %7s %12s %14s %12s %12s %10s\n", "workers", "samples/s", "CPU ms/sample", "times one",
+           "limit/s", "of limit");
+    for (int i = 0; i < b->row_count; i++) {
+        const row *r = &b->rows[i];
+        printf("  %7d %12.1f %14.3f %12.2f", r->workers, rate(r->samples, r->seconds),
+               r->samples > 0 ? 1e3 * r->cpu_s / (double)r->samples : 0,
+               rate(r->samples, r->seconds) / rate(b->rows[0].samples, b->rows[0].seconds));
+        if (r->limit_images > 0)
+            printf(" %12.1f %10.2f\n", rate(r->limit_images, r->limit_seconds), limit_ratio(r));
+        else
+            printf(" %12s %10s\n", "-", "-");
+    }
+    print_stages(&b->rows[b->row_count - 1]);
+    printf("\nlimit: a plain libjpeg loop, as many threads, on %zu of the files in memory, "
+           "decoding only a random crop of each\n",
+           b->file_count);
+}
+
+static void json_row(json *j, const row *r)
+{
+    json_object(j, NULL);
+    json_int(j, "workers", r->workers);
+    json_real(j, "samples_per_s", rate(r->samples, r->seconds));
+    json_real(j, "cpu_s_per_sample", r->samples > 0 ? r->cpu_s / (double)r->samples : 0);
+    json_real(j, "decode_limit_per_s", rate(r->limit_images, r->limit_seconds));
+    json_real(j, "limit_cpu_s_per_image",
+              r->limit_images > 0 ? r->limit_cpu_s / (double)r->limit_images : 0);
+    json_real(j, "of_limit", limit_ratio(r));
+    json_array(j, "stages");
+    for (uint32_t i = 0; i < r->stats.stage_count; i++) {
+        const pst_stage_stats *s = &r->stats.stages[i];
+        json_object(j, NULL);
+        json_text(j, "name", s->name);
+        json_uint(j, "runs", s->runs);
+        json_real(j, "seconds", (double)s->total_ns * 1e-9);
+        json_object_end(j);
+    }
+    json_array_end(j);
+    json_object_end(j);
+}
+
+static void json_results(const bench *b)
+{
+    json j = {.out = stdout};
+    json_object(&j, NULL);
+    json_text(&j, "data", b->v->data);
+    json_text(&j, "pipeline", b->pipeline);
+    json_int(&j, "batch", b->v->batch);
+    json_int(&j, "samples", pst_dataset_count(b->data));
+    json_int(&j, "limit_files", (int64_t)b->file_count);
+    json_array(&j, "results");
+    for (int i = 0; i < b->row_count; i++)
+        json_row(&j, &b->rows[i]);
+    json_array_end(&j);
+    json_object_end(&j);
+    printf("\n");
+}
+
+/* ---- the command ---------------------------------------------------------------------------- */
+
+static int run_rows(bench *b)
+{
+    pst_settings settings = {0};
+    pst_error err = {0};
+    if (pst_settings_resolve(NULL, &settings, &err) < 0)
+        return fail_error(&err);
+    load_files(b);
+    plan_rows(b, settings.cpus > 0 ? settings.cpus : 1);
+    int exit_code = CLI_OK;
+    for (int i = 0; i < b->row_count && exit_code == CLI_OK && interrupt_signal() == 0; i++)
+        exit_code = measure(b, &b->rows[i]);
+    if (exit_code != CLI_OK || interrupt_signal() != 0)
+        return exit_code;
+    if (b->v->json)
+        json_results(b);
+    else
+        print_results(b);
+    return CLI_OK;
+}
+
+static int run_bench(const void *values)
+{
+    bench *b = cli_alloc(sizeof *b);
+    b->v = values;
+    int exit_code = check_pipeline(b->v->pipeline, b->pipeline);
+    if (exit_code == CLI_OK)
+        exit_code = open_data(b->v->data, b->v->index_dir, &b->data);
+    if (exit_code == CLI_OK)
+        exit_code = run_rows(b);
+    for (size_t i = 0; i < b->file_count; i++)
+        pst_free((void *)(uintptr_t)b->files[i].bytes);
+    free(b->files);
+    pst_dataset_close(b->data);
+    free(b);
+    return exit_code;
+}
+
+#define AT(field) offsetof(bench_values, field)
+static const arg_operand operands[] = {
+    {"DATA", AT(data), false, "folder, tar file, folder of tar shards, or manifest"},
+    {NULL, 0, false, NULL},
+};
+
+static const arg_option options[] = {
+    OPT_TEXT("pipeline", "TEXT", AT(pipeline),
+             "decode | random_resized_crop(224) | hflip | normalize(imagenet)", "what is measured"),
+    OPT_INT("batch", "B", AT(batch), 1, 1048576, "64", "samples in a batch"),
+    OPT_REAL("seconds", "X", AT(seconds), 0.1, 3600, "3",
+             "how long each worker count is measured, the limit as long again"),
+    OPT_INT("workers", "N", AT(workers), 0, 1024, "0",
+            "only this count; 0 = 1, 2, 4 … up to the CPUs"),
+    OPT_BYTES("memory", "BYTES", AT(memory), "0", "memory budget, as for feed"),
+    OPT_U64("seed", "S", AT(seed), "0", "of order and random choices"),
+    OPT_TEXT("index-dir", "DIR|none", AT(index_dir), NULL,
+             "where listings are remembered (default: penstock in the cache folder)"),
+    OPT_FLAG("json", AT(json), "one JSON object"),
+    OPT_END,
+};
+#undef AT
+
+const command command_bench = {
+    .name = "bench",
+    .summary = "throughput by worker count and time per stage, beside the decode limit",
+    .about = "The limit is what libjpeg alone can do on the same files with the same number of "
+             "threads, decoding only a random crop of "
+             "each. It is meant for JPEG data and the default pipeline.",
+    .examples = "penstock bench photos\npenstock bench photos --seconds 10 --json",
+    .operands = operands,
+    .options = options,
+    .values_bytes = sizeof(bench_values),
+    .run = run_bench,
+};

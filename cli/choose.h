@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What the feed's option texts mean: --sampler, --rank, --on-error. */
+#ifndef CLI_CHOOSE_H
+#define CLI_CHOOSE_H
+
+#include "penstock.h"
+
+/* What a job's options point to; lives as long as they do. Zeroed storage is valid. */
+typedef struct choice {
+    int64_t *ids;
+    double *weights;
+} choice;
+
+/* Each fills its part of opts, prints its own message and returns an exit code. text may be NULL:
+ * nothing is changed. */
+int choose_sampler(const char *text, const pst_dataset *data, pst_job_options *opts, choice *out);
+int choose_rank(const char *text, pst_job_options *opts);
+int choose_on_error(const char *text, pst_job_options *opts);
+void choice_fini(choice *c);
+
+#endif

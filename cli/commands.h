@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The subcommands; each is defined in the file of its name, ops and settings in about.c. */
+#ifndef CLI_COMMANDS_H
+#define CLI_COMMANDS_H
+
+#include "args.h"
+
+extern const command command_synth, command_inspect, command_run, command_preview, command_feed,
+    command_bench, command_ops, command_settings;
+
+#endif

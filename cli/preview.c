@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * penstock preview: a contact sheet of samples as the pipeline makes them. Main thread.
+ *
+ * Normalised values cannot be looked at. For display every `normalize` and `to` of the pipeline is
+ * replaced by hflip(0), which does nothing: random choices hang on an op's place in the text, so
+ * the pictures are exactly the ones a training run gets, only not normalised. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "args.h"
+#include "cli.h"
+#include "commands.h"
+#include "interrupt.h"
+#include "open.h"
+#include "outfile.h"
+#include "progress.h"
+#include "sheet.h"
+
+typedef struct preview_values {
+    const char *data, *pipeline, *out, *split, *field, *index_dir;
+    int64_t count, columns, epoch, tile;
+    uint64_t seed;
+    bool in_order;
+} preview_values;
+
+/* ---- the pipeline for display --------------------------------------------------------------- */
+
+static bool op_is(const char *op, size_t length, const char *name)
+{
+    const size_t wanted = strlen(name);
+    return length >= wanted && memcmp(op, name, wanted) == 0 &&
+           (length == wanted || strchr(" (", op[wanted]) != NULL);
+}
+
+/* Where the op that starts at text ends: at '|' or ';' outside brackets, or at the end. */
+static size_t op_length(const char *text)
+{
+    int depth = 0;
+    size_t i = 0;
+    for (; text[i] != '\0'; i++) {
+        depth += text[i] == '(' || text[i] == '[';
+        depth -= text[i] == ')' || text[i] == ']';
+        if (depth == 0 && (text[i] == '|' || text[i] == ';'))
+            break;
+    }
+    return i;
+}
+
+static void put(char *out, size_t *used, const char *text, size_t length)
+{
+    if (*used + length < PIPELINE_BYTES) {
+        memcpy(out + *used, text, length);
+        *used += length;
+    }
+    out[*used] = '\0';
+}
+
+/* The pipeline to run: hflip(0), which never flips, in the place of each normalize and to. */
+static void display_pipeline(const char *canonical, char out[PIPELINE_BYTES])
+{
+    static const char nothing[] = "hflip(0) ";
+    size_t used = 0;
+    for (const char *at = canonical; *at != '\0';) {
+        const size_t length = op_length(at), blank = strspn(at, " ");
+        const char *op = at + blank;
+        const bool finish =
+            op_is(op, length - blank, "normalize") || op_is(op, length - blank, "to");
+        put(out, &used, finish ? nothing : op, finish ? sizeof nothing - 1 : length - blank);
+        at += length;
+        if (*at != '\0')
+            put(out, &used, *at++ == '|' ? "| " : "; ", 2);
+    }
+}
+
+/* ---- samples -------------------------------------------------------------------------------- */
+
+/* What is shown of each sample. */
+typedef struct panels {
+    char name[2][PST_NAME_BYTES];
+    int count;
+} panels;
+
+static int find_panels(const preview_values *v, const pst_dataset *data, panels *p)
+{
+    if (v->field != NULL) {
+        snprintf(p->name[0], sizeof p->name[0], "%s", v->field);
+        p->count = 1;
+        return CLI_OK;
+    }
+    p->count += find_field(data, PST_IMAGE, p->name[p->count]) != NULL;
+    p->count += find_field(data, PST_MASK, p->name[p->count]) != NULL;
+    if (p->count == 0)
+        return fail("%s has no pictures to show; 'penstock inspect %s' lists its fields", v->data,
+                    v->data);
+    return CLI_OK;
+}
+
+static int open_job(const preview_values *v, pst_engine *engine, pst_dataset *data, const panels *p,
+                    pst_job **job)
+{
+    char pipeline[PIPELINE_BYTES], canonical[PIPELINE_BYTES], fields[2 * PST_NAME_BYTES + 32];
+    pst_job_options opts;
+    pst_error err = {0};
+    const int exit_code = check_pipeline(v->pipeline, canonical);
+    if (exit_code != CLI_OK)
+        return exit_code;
+    display_pipeline(canonical, pipeline);
+    snprintf(fields, sizeof fields, p->count == 2 ? "%s=padded,%s=padded" : "%s=padded", p->name[0],
+             p->name[1]);
+    pst_job_options_init(&opts);
+    opts.pipeline = pipeline;
+    opts.split = v->split;
+    opts.fields = fields;
+    opts.batch = 1;
+    opts.seed = v->seed;
+    opts.first_epoch = (uint64_t)v->epoch;
+    opts.epochs = 1;
+    opts.sampler = v->in_order ? PST_SEQUENTIAL : PST_SHUFFLE;
+    opts.on_error = PST_SKIP;
+    opts.skip_limit = INT64_MAX;
+    if (pst_job_open(engine, data, &opts, job, &err) < 0)
+        return fail_error(&err);
+    interrupt_job(*job);
+    return CLI_OK;
+}
+
+static int take_tiles(const preview_values *v, const pst_batch_desc *desc, const panels *p,
+                      tile *tiles)
+{
+    int exit_code = CLI_OK;
+    for (int i = 0; i < p->count && exit_code == CLI_OK; i++) {
+        const pst_field *field = pst_batch_find(desc, p->name[i]);
+        if (field == NULL)
+            exit_code = fail("the samples have no field %s", p->name[i]);
+        else
+            exit_code = tile_make(desc, field, 0, (int)v->tile, &tiles[i]);
+    }
+    return exit_code;
+}
+
+static int collect(const preview_values *v, pst_job *job, const panels *p, tile *tiles, int *count)
+{
+    int exit_code = CLI_OK;
+    for (*count = 0; *count < v->count && exit_code == CLI_OK; ++*count) {
+        pst_batch *batch = NULL;
+        const int rc = pst_job_next(job, -1, &batch);
+        if (rc == 0)
+            break;
+        if (rc < 0)
+            return fail_job(job, rc);
+        exit_code = take_tiles(v, pst_batch_get(batch), p, tiles + *count * p->count);
+        pst_batch_release(batch);
+        progress_show("preview: %d samples", *count);
+    }
+    if (exit_code == CLI_OK && *count == 0)
+        exit_code = fail("no sample could be read; 'penstock inspect %s' says why", v->data);
+    return exit_code;
+}
+
+static int default_columns(int count)
+{
+    int columns = 1;
+    while (columns * columns < count)
+        columns++;
+    return columns;
+}
+
+static int make_sheet(const preview_values *v, pst_job *job, const panels *p)
+{
+    int count = 0;
+    const int most = (int)v->count * p->count;
+    tile *tiles = cli_alloc((size_t)most * sizeof *tiles);
+    int exit_code = collect(v, job, p, tiles, &count);
+    progress_clear();
+    if (exit_code == CLI_OK)
+        exit_code = sheet_write(v->out, tiles, count, p->count,
+                                v->columns > 0 ? (int)v->columns : default_columns(count));
+    for (int i = 0; i < most; i++)
+        tile_fini(&tiles[i]);
+    free(tiles);
+    return exit_code;
+}
+
+static int run_preview(const void *values)
+{
+    const preview_values *v = values;
+    pst_engine *engine = NULL;
+    pst_dataset *data = NULL;
+    pst_job *job = NULL;
+    pst_error err = {0};
+    panels p = {.count = 0};
+    int exit_code = check_pipeline(v->pipeline, NULL);
+    if (exit_code == CLI_OK)
+        exit_code = outfile_check(v->out);
+    if (exit_code == CLI_OK)
+        exit_code = open_data(v->data, v->index_dir, &data);
+    if (exit_code == CLI_OK)
+        exit_code = find_panels(v, data, &p);
+    if (exit_code == CLI_OK && pst_engine_new(NULL, &engine, &err) < 0)
+        exit_code = fail_error(&err);
+    if (exit_code == CLI_OK)
+        exit_code = open_job(v, engine, data, &p, &job);
+    if (exit_code == CLI_OK)
+        exit_code = make_sheet(v, job, &p);
+    if (exit_code == CLI_OK && pst_engine_bad_count(engine) > 0)
+        say("%zu bad samples were left out; 'penstock inspect %s' lists them",
+            pst_engine_bad_count(engine), v->data);
+    interrupt_job(NULL);
+    pst_job_close(job);
+    pst_dataset_close(data);
+    pst_engine_free(engine);
+    return exit_code;
+}
+
+/* ---- the command ---------------------------------------------------------------------------- */
+
+#define AT(field) offsetof(preview_values, field)
+static const arg_operand operands[] = {
+    {"DATA", AT(data), false, "folder, tar file, folder of tar shards, manifest, or one file"},
+    {NULL, 0, false, NULL},
+};
+
+static const arg_option options[] = {
+    OPT_NEEDED("pipeline", "TEXT", AT(pipeline), "what is done to each sample; see: penstock ops"),
+    OPT_NEEDED("out", "SHEET.png", AT(out), "the file to write"),
+    OPT_INT("count", "N", AT(count), 1, 4096, "16", "samples to show"),
+    OPT_INT("columns", "C", AT(columns), 0, 4096, "0", "samples side by side; 0 = about a square"),
+    OPT_INT("tile", "PX", AT(tile), 8, 4096, "256",
+            "larger pictures are shrunk to this many pixels on the longer side"),
+    OPT_U64("seed", "S", AT(seed), "0", "of order and random choices"),
+    OPT_INT("epoch", "E", AT(epoch), 0, 4294967295.0, "0", "order and choices of this epoch"),
+    OPT_TEXT("split", "NAME", AT(split), NULL, "only this split of the data"),
+    OPT_TEXT("field", "NAME", AT(field), NULL,
+             "the field to show (default: the image, and the mask beside it)"),
+    OPT_FLAG("in-order", AT(in_order), "the first samples instead of shuffled ones"),
+    OPT_TEXT("index-dir", "DIR|none", AT(index_dir), NULL,
+             "where listings are remembered (default: penstock in the cache folder)"),
+    OPT_END,
+};
+#undef AT
+
+const command command_preview = {
+    .name = "preview",
+    .summary = "a contact sheet of samples as the pipeline makes them, to look at",
+    .about = "The sheet shows the pictures that a training run with the same seed and epoch starts "
+             "with, before normalisation. Masks get a "
+             "colour per index.",
+    .examples =
+        "penstock preview photos --pipeline 'decode | random_resized_crop(224) | hflip | "
+        "normalize(imagenet)' --out sheet.png\n"
+        "penstock preview photos --pipeline decode --in-order --count 100 --tile 128 --out all.png",
+    .operands = operands,
+    .options = options,
+    .values_bytes = sizeof(preview_values),
+    .run = run_preview,
+};

@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The feed's report on standard output. Main thread, after the last batch. */
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#include "cli.h"
+#include "json.h"
+#include "report.h"
+
+enum { BAD_SHOWN = 20 };
+
+static double share_of(double part, double whole)
+{
+    return whole > 0 ? part / whole : 0;
+}
+
+static double stall_share(const report *r)
+{
+    const double share = share_of((double)r->stats.wait_ns * 1e-9, r->seconds);
+    return share > 1 ? 1 : share;
+}
+
+static const char *io_name(int io)
+{
+    return io == PST_IO_URING ? "uring" : io == PST_IO_THREADS ? "threads" : "auto";
+}
+
+/* ---- for people ----------------------------------------------------------------------------- */
+
+static void print_rate(const report *r)
+{
+    char a[TEXT_SHORT], b[TEXT_SHORT], c[TEXT_SHORT];
+    printf("%s samples in %s batches, %s%s\n", text_count(a, r->samples), text_count(b, r->batches),
+           text_seconds(c, r->seconds),
+           r->interrupted       ? ", interrupted"
+           : r->error.code != 0 ? ", stopped by an error"
+                                : "");
+    printf("  rate         %.1f samples/s; %.2f CPUs busy, %d workers of %d CPUs\n",
+           share_of((double)r->samples, r->seconds), share_of(r->cpu_s, clock_since_start()),
+           r->settings.workers, r->settings.cpus);
+    if (r->first_batch_s >= 0)
+        printf("  first batch  %s after the start\n", text_seconds(a, r->first_batch_s));
+    printf("  waits        p50 %s, p99 %s; %.1f %% of the time\n",
+           text_seconds(a, (double)r->stats.wait_p50_ns * 1e-9),
+           text_seconds(b, (double)r->stats.wait_p99_ns * 1e-9), 100 * stall_share(r));
+    printf("  memory       peak %s of %s; process %s\n", text_bytes(a, r->stats.peak_bytes),
+           text_bytes(b, r->settings.memory_bytes), text_bytes(c, memory_peak_rss()));
+    printf("  read         %s by %s, %d deep\n", text_bytes(a, r->stats.bytes_read),
+           io_name(r->settings.io), r->settings.io_depth);
+    if (r->pads > 0)
+        printf("  padding      %s slots\n", text_count(a, r->pads));
+    if (r->stats.warnings > 0)
+        printf("  warnings     %s harmless ones from decoders\n", text_count(a, r->stats.warnings));
+}
+
+static void print_stages(const report *r)
+{
+    double total = 0;
+    for (uint32_t i = 0; i < r->stats.stage_count; i++)
+        total += (double)r->stats.stages[i].total_ns * 1e-9;
+    if (total > 0)
+        printf("  %-24s %12s %12s %8s %12s\n", "stage", "runs", "time", "share", "per run");
+    for (uint32_t i = 0; i < r->stats.stage_count && total > 0; i++) {
+        const pst_stage_stats *s = &r->stats.stages[i];
+        const double seconds = (double)s->total_ns * 1e-9;
+        char runs[TEXT_SHORT], time[TEXT_SHORT], each[TEXT_SHORT];
+        printf("  %-24s %12s %12s %6.1f %% %12s\n", s->name, text_count(runs, s->runs),
+               text_seconds(time, seconds), 100 * seconds / total,
+               text_seconds(each, share_of(seconds, (double)s->runs)));
+    }
+}
+
+static void print_bad(const report *r)
+{
+    char text[1024], count[TEXT_SHORT];
+    const size_t bad = pst_engine_bad_count(r->engine);
+    if (bad > 0)
+        printf("  skipped      %s samples\n", text_count(count, bad));
+    for (size_t i = 0; i < bad && i < BAD_SHOWN; i++) {
+        pst_error err = {0};
+        if (pst_engine_bad_get(r->engine, i, &err) != 0)
+            continue;
+        pst_error_format(&err, text, sizeof text);
+        printf("    id %" PRId64 ": %s\n", err.id, text);
+    }
+    if (bad > BAD_SHOWN)
+        printf("    … and %zu more (all are in the ledger and in --json)\n", bad - BAD_SHOWN);
+}
+
+void report_print(const report *r)
+{
+    print_rate(r);
+    print_stages(r);
+    print_bad(r);
+}
+
+/* ---- for programs --------------------------------------------------------------------------- */
+
+static void json_error(json *j, const char *key, const pst_error *err)
+{
+    json_object(j, key);
+    json_int(j, "code", err->code);
+    json_int(j, "id", err->id);
+    json_text(j, "key", err->key);
+    json_text(j, "stage", err->stage);
+    json_int(j, "offset", err->offset);
+    json_text(j, "message", err->message);
+    json_object_end(j);
+}
+
+static void json_measures(json *j, const report *r)
+{
+    json_uint(j, "samples", r->samples);
+    json_real(j, "seconds", r->seconds);
+    json_real(j, "samples_per_s", share_of((double)r->samples, r->seconds));
+    json_real(j, "cpu_s", r->cpu_s);
+    json_uint(j, "batches", r->batches);
+    json_real(j, "stall_share", stall_share(r));
+    json_real(j, "wait_p50_us", (double)r->stats.wait_p50_ns * 1e-3);
+    json_real(j, "wait_p99_us", (double)r->stats.wait_p99_ns * 1e-3);
+    json_real(j, "first_batch_s", r->first_batch_s >= 0 ? r->first_batch_s : NAN);
+    json_uint(j, "peak_bytes", r->stats.peak_bytes);
+    json_uint(j, "peak_rss_bytes", memory_peak_rss());
+    json_uint(j, "bytes_read", r->stats.bytes_read);
+    json_uint(j, "pads", r->pads);
+    json_uint(j, "warnings", r->stats.warnings);
+    json_uint(j, "epochs", r->epochs);
+}
+
+static void json_stages(json *j, const report *r)
+{
+    json_array(j, "stages");
+    for (uint32_t i = 0; i < r->stats.stage_count; i++) {
+        json_object(j, NULL);
+        json_text(j, "name", r->stats.stages[i].name);
+        json_uint(j, "runs", r->stats.stages[i].runs);
+        json_real(j, "seconds", (double)r->stats.stages[i].total_ns * 1e-9);
+        json_object_end(j);
+    }
+    json_array_end(j);
+}
+
+static void json_skipped(json *j, const report *r)
+{
+    const size_t bad = pst_engine_bad_count(r->engine);
+    json_uint(j, "skipped", bad);
+    json_array(j, "skipped_samples");
+    for (size_t i = 0; i < bad; i++) {
+        pst_error err = {0};
+        if (pst_engine_bad_get(r->engine, i, &err) == 0)
+            json_error(j, NULL, &err);
+    }
+    json_array_end(j);
+}
+
+static void json_settings(json *j, const report *r)
+{
+    json_object(j, "settings");
+    json_text(j, "pipeline", r->pipeline);
+    json_text(j, "order", r->order == PST_ORDER_READY ? "ready" : "strict");
+    json_int(j, "batch", r->batch);
+    json_int(j, "rank", r->rank);
+    json_int(j, "world", r->world);
+    json_int(j, "workers", r->settings.workers);
+    json_int(j, "cpus", r->settings.cpus);
+    json_uint(j, "memory_bytes", r->settings.memory_bytes);
+    json_int(j, "io_depth", r->settings.io_depth);
+    json_text(j, "io", io_name(r->settings.io));
+    json_text(j, "kernels", r->settings.cpu);
+    json_uint(j, "ready_depth", r->stats.ready_depth);
+    json_object_end(j);
+}
+
+void report_json(const report *r)
+{
+    json j = {.out = stdout};
+    json_object(&j, NULL);
+    json_measures(&j, r);
+    json_stages(&j, r);
+    json_skipped(&j, r);
+    json_bool(&j, "interrupted", r->interrupted);
+    if (r->error.code != 0)
+        json_error(&j, "error", &r->error);
+    json_settings(&j, r);
+    json_object_end(&j);
+    putchar('\n');
+}

@@ -1,0 +1,390 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Penstock: feeds training samples to GPUs.
+ *
+ * An engine owns a pool of workers and one byte budget. A dataset is an ordered list of samples. A
+ * job reads one dataset through one pipeline and hands out finished batches. Any number of jobs
+ * share an engine.
+ *
+ * Every function that returns int answers 0 or a small positive value on success and a negative
+ * code on failure: -errno for system failures, PST_E… for ours. Functions that make an object take
+ * an optional pst_error, which is filled on failure and untouched on success. All functions may be
+ * called from any thread; one job is driven by one consumer at a time. After fork only the _free,
+ * _close and _release functions are legal in the child; the others return PST_EFORK.
+ */
+#ifndef PENSTOCK_H
+#define PENSTOCK_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define PST_API     __attribute__((visibility("default")))
+#define PST_VERSION "0.1.0"
+
+/* ---- errors ---------------------------------------------------------------------------------- */
+
+/* name, code, text. Codes below -1000 are ours. */
+#define PST_ERROR_LIST(X)                                                                          \
+    X(PST_ECORRUPT, -1001, "the sample's bytes are damaged")                                       \
+    X(PST_EFORMAT, -1002, "the bytes are not of a format that is read here")                       \
+    X(PST_ELIMIT, -1003, "a safety limit was exceeded")                                            \
+    X(PST_ECHANGED, -1004, "the data changed since it was listed")                                 \
+    X(PST_EPIPELINE, -1005, "the pipeline text is wrong")                                          \
+    X(PST_ESTATE, -1006, "the saved state does not fit")                                           \
+    X(PST_EBUDGET, -1007, "the memory budget is too small")                                        \
+    X(PST_ETOOMANYBAD, -1008, "more samples are bad than the error policy allows")                 \
+    X(PST_EFORK, -1009, "the object was made before fork and cannot be used in the child")         \
+    X(PST_ECLOSED, -1010, "the object is closed")                                                  \
+    X(PST_EDATASET, -1011, "the dataset cannot be used")                                           \
+    X(PST_EFIELD, -1012, "a field is missing or has the wrong type")
+
+enum {
+#define PST_X(name, code, text) name = code,
+    PST_ERROR_LIST(PST_X)
+#undef PST_X
+};
+
+/* What went wrong, where, and what to do. Plain data: copy it freely. */
+typedef struct pst_error {
+    int code;          /* negative; 0 = no error */
+    int64_t id;        /* sample id, or -1 */
+    int64_t offset;    /* byte offset in the sample, file or text, or -1 */
+    char stage[32];    /* "read", "decode", an op's name, "pipeline", … */
+    char key[256];     /* sample key or path, shortened in the middle if longer */
+    char message[512]; /* what happened and what to do, one sentence or two, UTF-8 */
+} pst_error;
+
+/* Text for a code; static storage, never NULL. */
+PST_API const char *pst_strerror(int code);
+/* Version of the library; static storage. */
+PST_API const char *pst_version(void);
+/* Writes "stage: key at byte N: message" into buf (always terminated). Returns the full length. */
+PST_API size_t pst_error_format(const pst_error *err, char *buf, size_t cap);
+
+/* Where the library's own notices go: level 0 = error, 1 = warning, 2 = info. Default: warnings to
+ * standard error. fn may be called from any thread; NULL silences. user is passed through and stays
+ * the caller's. */
+PST_API void pst_log_set(void (*fn)(int level, const char *text, void *user), void *user);
+
+/* ---- fields and batches ---------------------------------------------------------------------- */
+
+typedef enum pst_dtype {
+    PST_U8 = 1,
+    PST_I8,
+    PST_U16,
+    PST_I16,
+    PST_I32,
+    PST_I64,
+    PST_F16,
+    PST_BF16,
+    PST_F32,
+    PST_F64,
+    PST_BOOL
+} pst_dtype;
+
+typedef enum pst_kind {
+    PST_IMAGE = 1,
+    PST_MASK,
+    PST_LABEL,
+    PST_BOXES,
+    PST_VOLUME,
+    PST_AUDIO,
+    PST_TEXT,
+    PST_BYTES,
+    PST_ARRAY,
+    PST_META
+} pst_kind;
+
+typedef enum pst_layout { PST_LAYOUT_NONE = 0, PST_NHWC, PST_NCHW } pst_layout;
+
+typedef enum pst_packing {
+    PST_DENSE = 1, /* every slot has the same shape */
+    PST_PADDED,    /* every slot takes the batch's largest shape; true shapes beside it, the rest is
+                      zero */
+    PST_RAGGED     /* slots follow each other, offsets beside them */
+} pst_packing;
+
+#define PST_MAX_RANK      8
+#define PST_NAME_BYTES    32
+#define PST_BATCH_MAGIC   0x42545350u /* "PSTB" */
+#define PST_BATCH_VERSION 1u
+
+/* One field of a batch. Offsets count from the first byte of the batch descriptor. */
+typedef struct pst_field {
+    char name[PST_NAME_BYTES];
+    uint8_t kind, dtype, layout, packing;
+    uint8_t rank; /* of one sample; the batch has one dimension more */
+    uint8_t reserved[3];
+    int64_t
+        shape[PST_MAX_RANK]; /* of one sample; padded: the largest; ragged: -1 where it varies */
+    uint64_t data_offset;    /* aligned to 64 */
+    uint64_t data_bytes;
+    uint64_t slot_bytes;    /* from slot to slot; 0 when ragged */
+    uint64_t shapes_offset; /* padded, ragged: int64[slots][rank], each slot's true shape; else 0 */
+    uint64_t offsets_offset; /* ragged: int64[slots + 1], byte offsets into the data; else 0 */
+} pst_field;
+
+/* A batch: this header, then `fields` pst_field of `field_bytes` each, then the data. Flat and
+ * position-independent: it means the same at any address. Fields `id` (int64), `key` (text) and
+ * `valid` (bool) are always there; slots with valid = 0 are padding. */
+typedef struct pst_batch_desc {
+    uint32_t magic, version;
+    uint32_t header_bytes, field_bytes;
+    uint32_t fields;
+    uint32_t slots;       /* leading dimension */
+    uint32_t valid_slots; /* how many of them count */
+    uint32_t rank, world;
+    uint32_t reserved;
+    uint64_t epoch, step;
+    uint64_t total_bytes; /* header, fields and data */
+} pst_batch_desc;
+
+/* ---- engine ---------------------------------------------------------------------------------- */
+
+typedef struct pst_engine pst_engine;
+typedef struct pst_dataset pst_dataset;
+typedef struct pst_job pst_job;
+typedef struct pst_batch pst_batch;
+
+typedef enum pst_io { PST_IO_AUTO = 0, PST_IO_URING, PST_IO_THREADS } pst_io;
+
+typedef struct pst_engine_options {
+    size_t size;           /* sizeof(pst_engine_options) */
+    uint64_t memory_bytes; /* budget for everything (16 MiB..; 0 = 25 % of what the process may
+                              have, at most 8 GiB) */
+    int workers;  /* (0..1024; 0 = CPU quota, less one for the trainer when there are more than two)
+                   */
+    int io_depth; /* reads in flight (0..1024; 0 = 32) */
+    int io;       /* pst_io (default PST_IO_AUTO) */
+} pst_engine_options;
+
+/* What was asked for and what it became on this machine. */
+typedef struct pst_settings {
+    int cpus;          /* CPU quota: affinity and cgroup */
+    uint64_t may_have; /* bytes the process may have: RAM and cgroups */
+    int workers, io_depth, io;
+    uint64_t memory_bytes;
+    char cpu[16]; /* kernels in use: "c", "avx2", "avx512" */
+} pst_settings;
+
+PST_API void pst_engine_options_init(pst_engine_options *opts);
+/* opts may be NULL. The engine starts its threads at once. */
+PST_API int pst_engine_new(const pst_engine_options *opts, pst_engine **out, pst_error *err);
+/* Closes every job that is still open, waits for the threads. NULL is fine. Batches still held stay
+ * valid. */
+PST_API void pst_engine_free(pst_engine *engine);
+/* What the options would become on a machine; needs no engine. */
+PST_API int pst_settings_resolve(const pst_engine_options *opts, pst_settings *out, pst_error *err);
+PST_API void pst_engine_settings(const pst_engine *engine, pst_settings *out);
+/* Samples that failed and were skipped: one list for all jobs of the engine. */
+PST_API size_t pst_engine_bad_count(const pst_engine *engine);
+PST_API int pst_engine_bad_get(const pst_engine *engine, size_t index, pst_error *out);
+
+/* ---- dataset --------------------------------------------------------------------------------- */
+
+typedef struct pst_dataset_options {
+    size_t size;           /* sizeof(pst_dataset_options) */
+    const char *index_dir; /* where listings are remembered (NULL = $XDG_CACHE_HOME/penstock; "" =
+                              nowhere) */
+    int threads;           /* for listing (0..256; 0 = as many as help) */
+    int refresh;           /* 1 = list again whatever is remembered (0..1; 0) */
+    /* Called now and then while listing, from the calling thread; a non-zero answer stops it
+     * (-ECANCELED). */
+    int (*progress)(uint64_t found, void *user);
+    void *user;
+} pst_dataset_options;
+
+typedef struct pst_field_info {
+    char name[PST_NAME_BYTES];
+    uint8_t kind, dtype, rank;
+    uint8_t optional;            /* some samples lack it */
+    int64_t shape[PST_MAX_RANK]; /* -1 where it varies or is not known before decoding */
+    char format[16]; /* "jpeg", "png", "npy", "cls", "json", "txt", "tsv", "mixed", … */
+} pst_field_info;
+
+typedef struct pst_sample_info {
+    const char *key; /* owned by the dataset */
+    uint8_t identity[16];
+    uint64_t bytes; /* of all its members as stored */
+    int64_t label;  /* -1 where there is none */
+} pst_sample_info;
+
+PST_API void pst_dataset_options_init(pst_dataset_options *opts);
+/* path: a folder, a tar file, a folder or list of tar shards, a manifest (.tsv, .jsonl), or one
+ * file. opts may be NULL. */
+PST_API int pst_dataset_open(const char *path, const pst_dataset_options *opts, pst_dataset **out,
+                             pst_error *err);
+/* Jobs hold their own reference: closing while they run is fine. NULL is fine. */
+PST_API void pst_dataset_close(pst_dataset *data);
+PST_API int64_t pst_dataset_count(const pst_dataset *data);
+PST_API int pst_dataset_sample(const pst_dataset *data, int64_t id, pst_sample_info *out);
+PST_API int pst_dataset_field_count(const pst_dataset *data);
+PST_API int pst_dataset_field(const pst_dataset *data, int index, pst_field_info *out);
+/* Class names in label order; NULL past the end. Owned by the dataset. */
+PST_API const char *pst_dataset_class(const pst_dataset *data, int64_t label);
+PST_API int64_t pst_dataset_class_count(const pst_dataset *data);
+PST_API int pst_dataset_split_count(const pst_dataset *data);
+PST_API const char *pst_dataset_split_name(const pst_dataset *data, int index);
+/* The ids of a split, ascending; owned by the dataset. *ids = NULL means all. Unknown names:
+ * -ENOENT. */
+PST_API int pst_dataset_split(const pst_dataset *data, const char *name, const int64_t **ids,
+                              int64_t *count);
+PST_API void pst_dataset_revision(const pst_dataset *data, uint8_t out[16]);
+/* "folder", "tar", "manifest", "file"; static storage. */
+PST_API const char *pst_dataset_kind(const pst_dataset *data);
+/* Reads one field's stored bytes. *out is malloc'ed and becomes the caller's (free with pst_free).
+ */
+PST_API int pst_dataset_read(const pst_dataset *data, int64_t id, const char *field, void **out,
+                             size_t *bytes, pst_error *err);
+PST_API void pst_free(void *memory);
+
+/* ---- looking at bytes and pipelines ---------------------------------------------------------- */
+
+typedef struct pst_probe {
+    char format[16]; /* "jpeg", "png", "npy", … */
+    int64_t height, width;
+    int channels, bits;
+    char detail[64]; /* "progressive 4:2:0", "palette interlaced", "cmyk", … */
+} pst_probe;
+
+/* Reads header facts from encoded bytes; decodes nothing. */
+PST_API int pst_probe_bytes(const void *bytes, size_t size, pst_probe *out, pst_error *err);
+/* Checks a pipeline text. On success writes its canonical text (terminated, cut at cap) and 16-byte
+ * fingerprint; either may be NULL. */
+PST_API int pst_pipeline_check(const char *text, char *canonical, size_t cap,
+                               uint8_t fingerprint[16], pst_error *err);
+/* Help for every op, made from the tables that drive the parser. index from 0; returns 0, or
+ * -ENOENT past the end. The texts are static. params has one line per parameter: name, type, range,
+ * default, help, tab-separated. */
+PST_API int pst_op_help(int index, const char **name, const char **summary, char *params,
+                        size_t cap);
+
+/* ---- jobs ------------------------------------------------------------------------------------ */
+
+typedef enum pst_order { PST_ORDER_STRICT = 0, PST_ORDER_READY } pst_order;
+typedef enum pst_ends {
+    PST_ENDS_DEFAULT = 0,
+    PST_ENDS_DROP,
+    PST_ENDS_PAD,
+    PST_ENDS_SHORT
+} pst_ends;
+typedef enum pst_on_error { PST_RAISE = 0, PST_SKIP } pst_on_error;
+
+typedef enum pst_sampler {
+    PST_SHUFFLE = 0,   /* a keyed permutation each epoch */
+    PST_SEQUENTIAL,    /* in id order */
+    PST_WEIGHTED,      /* with replacement, by weights */
+    PST_WEIGHTED_ONCE, /* without replacement, by weights */
+    PST_GIVEN          /* `ids` is the order itself, used as it stands */
+} pst_sampler;
+
+typedef struct pst_job_options {
+    size_t size;          /* sizeof(pst_job_options) */
+    const char *pipeline; /* required */
+    const char *split;    /* (NULL = the whole dataset) */
+    const char
+        *fields;   /* "image,label" or with packing "image=padded" (NULL = every typed field) */
+    int batch;     /* samples a batch (1..1048576; 32) */
+    uint64_t seed; /* (any; 0) */
+    uint64_t first_epoch; /* (0..2^32-1; 0) */
+    uint64_t epochs;      /* stop after so many (0 = no end) */
+    int order;            /* pst_order (default strict) */
+    int ends;             /* pst_ends (default: pad with several ranks, short with one) */
+    int rank, world;      /* (0..world-1; 0), (1..65536; 1) */
+    int sampler;          /* pst_sampler (default shuffle) */
+    const int64_t
+        *ids; /* samples to draw from, copied; for PST_GIVEN the order (NULL = the split) */
+    int64_t ids_count;
+    const double
+        *weights; /* weighted samplers: one per sample of the dataset, copied (>= 0, finite) */
+    int64_t weights_count;
+    int64_t draws; /* weighted samplers: positions an epoch (0 = as many as samples drawn from) */
+    int repeat;    /* each sample so many times in a row, drawn anew each time (1..1024; 1) */
+    int on_error;  /* pst_on_error (default raise) */
+    int64_t skip_limit; /* PST_SKIP: more bad samples than this raise (0..; 0) */
+    int read_retries;   /* reads that fail are tried so often again (0..16; 0) */
+    int ready_depth;    /* batches prepared ahead (0..64; 0 = 4, less if bytes are short) */
+    int64_t
+        reorder_window; /* ready order: R (0 = max(8 batches, 512), at most a tenth of the epoch) */
+    int64_t draw_id;    /* id used in random draws instead of the sample's own (-1 = off; -1) */
+} pst_job_options;
+
+typedef struct pst_stage_stats {
+    char name[32];
+    uint64_t runs;
+    uint64_t total_ns;
+} pst_stage_stats;
+
+#define PST_STAGES_MAX 24
+typedef struct pst_job_stats {
+    size_t size; /* sizeof(pst_job_stats), set by the caller */
+    uint64_t samples, batches, skipped, pads, warnings;
+    uint64_t waits, wait_ns; /* consumer's time in pst_job_next */
+    uint64_t wait_p50_ns, wait_p99_ns;
+    uint64_t first_batch_ns; /* from opening the job */
+    uint64_t bytes_read;
+    uint64_t peak_bytes; /* of the engine's budget */
+    uint32_t ready_depth, stage_count;
+    pst_stage_stats stages[PST_STAGES_MAX];
+} pst_job_stats;
+
+PST_API void pst_job_options_init(pst_job_options *opts);
+/* Takes references on engine and data; both may be freed or closed by their owner afterwards. Work
+ * starts at once. */
+PST_API int pst_job_open(pst_engine *engine, pst_dataset *data, const pst_job_options *opts,
+                         pst_job **out, pst_error *err);
+/* Stops the job's work and frees it. Batches still held stay valid. NULL is fine. */
+PST_API void pst_job_close(pst_job *job);
+/* The next batch. Returns 1 and a batch that the caller owns (pst_batch_release), 0 at the end of
+ * an epoch (the next call goes on with the next epoch), or a negative code: see pst_job_error.
+ * timeout_ns < 0 waits without end; -ETIMEDOUT otherwise. After `epochs` epochs it keeps returning
+ * 0. */
+PST_API int pst_job_next(pst_job *job, int64_t timeout_ns, pst_batch **out);
+/* Makes pst_job_next return -ECANCELED now and later. Does not block; safe in a signal handler. */
+PST_API void pst_job_abort(pst_job *job);
+/* Drops what was not delivered and makes `epoch` the next one, from its start. Free when it is next
+ * anyway. */
+PST_API int pst_job_set_epoch(pst_job *job, uint64_t epoch);
+/* The epoch that the next batch belongs to, and the steps of an epoch for this rank. */
+PST_API uint64_t pst_job_epoch(const pst_job *job);
+PST_API int64_t pst_job_steps(const pst_job *job);
+/* The last error of pst_job_next. */
+PST_API void pst_job_error(const pst_job *job, pst_error *out);
+PST_API void pst_job_stats_get(const pst_job *job, pst_job_stats *out);
+
+/* What was handed to the caller so far. Writes at most cap bytes; *bytes is the size needed.
+ * -ENOSPC if cap is less. */
+PST_API int pst_job_state(const pst_job *job, void *buf, size_t cap, size_t *bytes);
+/* Goes on where a state was taken. Before the first pst_job_next only. Refused (PST_ESTATE, both
+ * values named) when dataset, pipeline, seed, sampler or order differ; world and batch may differ.
+ */
+PST_API int pst_job_load_state(pst_job *job, const void *state, size_t bytes, pst_error *err);
+/* Joins the states of all ranks into one. *out is malloc'ed and becomes the caller's (pst_free). */
+PST_API int pst_state_merge(const void *const *states, const size_t *bytes, size_t count,
+                            void **out, size_t *out_bytes, pst_error *err);
+
+/* ---- batches --------------------------------------------------------------------------------- */
+
+/* The descriptor; valid until pst_batch_release. Read-only. */
+PST_API const pst_batch_desc *pst_batch_get(const pst_batch *batch);
+/* Field by index or by name (NULL when there is none), and its data. */
+PST_API const pst_field *pst_batch_field(const pst_batch_desc *desc, uint32_t index);
+PST_API const pst_field *pst_batch_find(const pst_batch_desc *desc, const char *name);
+PST_API const void *pst_batch_data(const pst_batch_desc *desc, const pst_field *field);
+/* One slot of a field: its bytes and size. */
+PST_API const void *pst_batch_slot(const pst_batch_desc *desc, const pst_field *field,
+                                   uint32_t slot, size_t *bytes);
+PST_API void pst_batch_release(pst_batch *batch);
+
+PST_API size_t pst_dtype_bytes(int dtype);
+/* CRC32C, as used in ledgers. Start with 0; chainable. */
+PST_API uint32_t pst_crc32c(uint32_t crc, const void *bytes, size_t size);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the files of the extension module share: the module's state, the types' structs and the few
+ * helpers that cross files. Everything here runs with the GIL held unless it says otherwise. Only
+ * the limited API of CPython 3.11 and penstock.h are used, so one binary serves every later
+ * CPython. */
+#ifndef PENSTOCK_PYTHON_BINDING_H
+#define PENSTOCK_PYTHON_BINDING_H
+
+#define Py_LIMITED_API 0x030B0000
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <sys/types.h>
+
+#include "penstock.h"
+
+/* Everything the module owns; no globals, so that each interpreter has its own. */
+typedef struct module_state {
+    PyTypeObject *engine_type, *dataset_type, *job_type, *batch_type, *view_type;
+    PyObject *error, *pipeline_error, *state_error, *data_error, *setting_error;
+} module_state;
+
+typedef struct job_object job_object;
+
+/* Closing an engine closes its jobs first, by the same way as their owners would. */
+typedef struct engine_object {
+    PyObject ob_base;
+    pst_engine *engine; /* NULL once closed */
+    pid_t pid;          /* of the process that made it: objects do not survive fork */
+    int opening;        /* jobs being opened with the GIL released; closing is refused meanwhile */
+    job_object *jobs;   /* those open, linked by `next`; borrowed, each leaves when it closes */
+} engine_object;
+
+struct job_object {
+    PyObject ob_base;
+    pst_job *job;          /* NULL once closed; changes under the GIL only */
+    engine_object *engine; /* a reference, kept until the object goes */
+    job_object *next;
+    PyThread_type_lock lock; /* held by the consumer */
+    pid_t pid;
+    uint64_t turn; /* these two are written with the lock and the GIL held */
+    int turn_is_over;
+};
+
+typedef struct dataset_object {
+    PyObject ob_base;
+    pst_dataset *data; /* never NULL after construction; freed with the object */
+    pid_t pid;
+} dataset_object;
+
+typedef struct batch_object {
+    PyObject ob_base;
+    pst_batch *batch;
+    const pst_batch_desc *desc;
+} batch_object;
+
+/* A read-only, possibly strided window on memory that `owner` keeps alive. */
+typedef struct view_object {
+    PyObject ob_base;
+    PyObject *owner;
+    const void *data;
+    int dtype, ndim;
+    Py_ssize_t bytes, item_bytes;
+    Py_ssize_t shape[PST_MAX_RANK + 1], strides[PST_MAX_RANK + 1];
+} view_object;
+
+/* The state behind any object of one of the module's types; none of them can be subclassed. */
+static inline module_state *pyp_state(PyObject *self)
+{
+    return PyType_GetModuleState(Py_TYPE(self));
+}
+
+/* error.c */
+int pyp_errors_add(PyObject *module);
+/* A new exception object for `err`; code fills in where err has none. */
+PyObject *pyp_error_object(const module_state *st, const pst_error *err, int code);
+/* Raises it. Always returns NULL. err may be NULL. */
+PyObject *pyp_raise(const module_state *st, const pst_error *err, int code);
+/* Raises PST_EFORK and returns -1 when this is not the process that made the object. */
+int pyp_check_pid(const module_state *st, pid_t pid, const char *what);
+/* A str from bytes that should be UTF-8; what is not comes back through os.fsencode. */
+PyObject *pyp_text(const char *text);
+PyObject *pyp_text_bytes(const void *text, size_t bytes);
+/* Puts value (a reference it takes, NULL passes an error on) under name. 0 or -1. */
+int pyp_dict_take(PyObject *dict, const char *name, PyObject *value);
+
+/* view.c */
+extern PyType_Spec pyp_view_spec;
+/* A view of dtype with ndim dimensions; shape is copied, first_stride is the step of the first one
+ * in bytes (0 = packed). */
+PyObject *pyp_view_new(const module_state *st, PyObject *owner, const void *data, int dtype,
+                       int ndim, const int64_t *shape, size_t first_stride);
+/* "u8", "f32", …; static storage. */
+const char *pyp_dtype_name(int dtype);
+
+/* batch.c */
+extern PyType_Spec pyp_batch_spec;
+/* Takes over batch, also when it fails. */
+PyObject *pyp_batch_take(const module_state *st, pst_batch *batch);
+const char *pyp_kind_name(int kind);
+
+/* engine.c, dataset.c, job.c */
+extern PyType_Spec pyp_engine_spec, pyp_dataset_spec, pyp_job_spec;
+PyObject *pyp_settings_dict(const pst_settings *settings);
+/* Closes the job if it is open; a call under way in another thread gives up first. Releases the GIL
+ * meanwhile. */
+void pyp_job_stop(job_object *self);
+
+/* parse.c */
+/* O& converters: an integer in 0..2^64-1, or in the range of int64_t. */
+int pyp_as_u64(PyObject *object, void *out);
+int pyp_as_i64(PyObject *object, void *out);
+/* The place of `word` in `words` (ended by NULL), or -1 with a ValueError that lists them. */
+int pyp_pick(const char *what, const char *const *words, const char *word);
+
+#endif

@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The extension module penstock._penstock: its types, exceptions and the functions that need no
+ * object. Multi-phase initialisation; all that it owns hangs on the module's state. */
+#include "binding.h"
+
+static PyObject *module_version(PyObject *module, PyObject *unused)
+{
+    (void)module, (void)unused;
+    return PyUnicode_FromString(pst_version());
+}
+
+/* settings(workers=0, memory=0): what an engine would get on this machine */
+static PyObject *module_settings(PyObject *module, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"workers", "memory", NULL};
+    pst_engine_options opts;
+    pst_engine_options_init(&opts);
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|iO&:settings", names, &opts.workers,
+                                     pyp_as_u64, &opts.memory_bytes))
+        return NULL;
+    pst_settings settings;
+    pst_error err = {0};
+    const int rc = pst_settings_resolve(&opts, &settings, &err);
+    return rc < 0 ? pyp_raise(PyModule_GetState(module), &err, rc) : pyp_settings_dict(&settings);
+}
+
+/* check_pipeline(text): its canonical text and fingerprint */
+static PyObject *module_check_pipeline(PyObject *module, PyObject *arg)
+{
+    const char *text = PyUnicode_AsUTF8AndSize(arg, NULL);
+    if (text == NULL)
+        return NULL;
+    char canonical[8192];
+    uint8_t fingerprint[16];
+    pst_error err = {0};
+    const int rc = pst_pipeline_check(text, canonical, sizeof(canonical), fingerprint, &err);
+    if (rc < 0)
+        return pyp_raise(PyModule_GetState(module), &err, rc);
+    return Py_BuildValue("(Ny#)", pyp_text(canonical), fingerprint,
+                         (Py_ssize_t)sizeof(fingerprint));
+}
+
+/* Borrows the bytes of each item of a tuple of bytes. */
+static int borrow_states(PyObject *tuple, const void **states, size_t *sizes)
+{
+    for (Py_ssize_t i = 0; i < PyTuple_Size(tuple); i++) {
+        char *bytes;
+        Py_ssize_t size;
+        if (PyBytes_AsStringAndSize(PyTuple_GetItem(tuple, i), &bytes, &size) < 0)
+            return -1;
+        states[i] = bytes;
+        sizes[i] = (size_t)size;
+    }
+    return 0;
+}
+
+static PyObject *merge(PyObject *module, const void *const *states, const size_t *sizes,
+                       size_t count)
+{
+    void *merged = NULL;
+    size_t bytes = 0;
+    pst_error err = {0};
+    const int rc = pst_state_merge(states, sizes, count, &merged, &bytes, &err);
+    if (rc < 0)
+        return pyp_raise(PyModule_GetState(module), &err, rc);
+    PyObject *result = PyBytes_FromStringAndSize(merged, (Py_ssize_t)bytes);
+    pst_free(merged);
+    return result;
+}
+
+/* merge_states(sequence of bytes): one state from those of all ranks */
+static PyObject *module_merge_states(PyObject *module, PyObject *arg)
+{
+    PyObject *tuple = PySequence_Tuple(arg);
+    if (tuple == NULL)
+        return NULL;
+    const size_t count = (size_t)PyTuple_Size(tuple);
+    const void **states = PyMem_Calloc(count + 1, sizeof(*states));
+    size_t *sizes = PyMem_Calloc(count + 1, sizeof(*sizes));
+    PyObject *result = NULL;
+    if (states == NULL || sizes == NULL)
+        PyErr_NoMemory();
+    else if (borrow_states(tuple, states, sizes) == 0)
+        result = merge(module, states, sizes, count);
+    PyMem_Free(states);
+    PyMem_Free(sizes);
+    Py_DECREF(tuple);
+    return result;
+}
+
+static int add_type(PyObject *module, PyTypeObject **slot, PyType_Spec *spec)
+{
+    *slot = (PyTypeObject *)PyType_FromModuleAndSpec(module, spec, NULL);
+    return *slot == NULL ? -1 : PyModule_AddType(module, *slot);
+}
+
+/* CODES: {"ECORRUPT": -1001, …}, from the list in penstock.h */
+static int add_codes(PyObject *module)
+{
+    PyObject *codes = PyDict_New();
+    if (codes == NULL)
+        return -1;
+    int rc = PyModule_AddObjectRef(module, "CODES", codes);
+#define PYP_X(name, code, text)                                                                    \
+    if (rc == 0)                                                                                   \
+        rc = pyp_dict_take(codes, &#name[sizeof("PST_") - 1], PyLong_FromLong(code));
+    PST_ERROR_LIST(PYP_X)
+#undef PYP_X
+    Py_DECREF(codes);
+    return rc;
+}
+
+static int module_exec(PyObject *module)
+{
+    module_state *st = PyModule_GetState(module);
+    if (pyp_errors_add(module) < 0 || add_codes(module) < 0)
+        return -1;
+    if (add_type(module, &st->view_type, &pyp_view_spec) < 0 ||
+        add_type(module, &st->batch_type, &pyp_batch_spec) < 0 ||
+        add_type(module, &st->engine_type, &pyp_engine_spec) < 0 ||
+        add_type(module, &st->dataset_type, &pyp_dataset_spec) < 0 ||
+        add_type(module, &st->job_type, &pyp_job_spec) < 0)
+        return -1;
+    return 0;
+}
+
+static int module_traverse(PyObject *module, visitproc visit, void *arg)
+{
+    const module_state *st = PyModule_GetState(module);
+    Py_VISIT(st->engine_type);
+    Py_VISIT(st->dataset_type);
+    Py_VISIT(st->job_type);
+    Py_VISIT(st->batch_type);
+    Py_VISIT(st->view_type);
+    Py_VISIT(st->error);
+    Py_VISIT(st->pipeline_error);
+    Py_VISIT(st->state_error);
+    Py_VISIT(st->data_error);
+    Py_VISIT(st->setting_error);
+    return 0;
+}
+
+static int module_clear(PyObject *module)
+{
+    module_state *st = PyModule_GetState(module);
+    Py_CLEAR(st->engine_type);
+    Py_CLEAR(st->dataset_type);
+    Py_CLEAR(st->job_type);
+    Py_CLEAR(st->batch_type);
+    Py_CLEAR(st->view_type);
+    Py_CLEAR(st->error);
+    Py_CLEAR(st->pipeline_error);
+    Py_CLEAR(st->state_error);
+    Py_CLEAR(st->data_error);
+    Py_CLEAR(st->setting_error);
+    return 0;
+}
+
+static void module_free(void *module)
+{
+    module_clear(module);
+}
+
+static PyMethodDef module_methods[] = {
+    {"version", module_version, METH_NOARGS, "version() -> str"},
+    {"settings", (PyCFunction)(void (*)(void))module_settings, METH_VARARGS | METH_KEYWORDS,
+     "settings(workers=0, memory=0) -> dict: what an engine would get on this machine"},
+    {"check_pipeline", module_check_pipeline, METH_O,
+     "check_pipeline(text) -> (canonical text, fingerprint)"},
+    {"merge_states", module_merge_states, METH_O, "merge_states(sequence of bytes) -> bytes"},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyModuleDef_Slot module_slots[] = {
+    {Py_mod_exec, module_exec},
+    {0, NULL},
+};
+
+static struct PyModuleDef module_def = {
+    PyModuleDef_HEAD_INIT,
+    .m_name = "penstock._penstock",
+    .m_doc = "The C side of penstock; use the penstock package.",
+    .m_size = sizeof(module_state),
+    .m_methods = module_methods,
+    .m_slots = module_slots,
+    .m_traverse = module_traverse,
+    .m_clear = module_clear,
+    .m_free = module_free,
+};
+
+PyMODINIT_FUNC PyInit__penstock(void);
+PyMODINIT_FUNC PyInit__penstock(void)
+{
+    return PyModuleDef_Init(&module_def);
+}

@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Dataset: an ordered list of samples, wherever they lie."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple, overload
+
+from . import _penstock
+from ._batch import as_array
+
+if TYPE_CHECKING:
+    import numpy
+
+
+class Field(NamedTuple):
+    """One field of a dataset. A length is -1 where it varies or is not known before decoding."""
+
+    name: str
+    kind: str
+    dtype: str
+    shape: tuple[int, ...]
+    format: str
+    optional: bool
+
+
+class _Keys(Sequence):
+    """The samples' names by id, looked up when asked for: a dataset may have millions."""
+
+    __slots__ = ("_raw",)
+
+    def __init__(self, raw: _penstock.Dataset) -> None:
+        self._raw = raw
+
+    def __len__(self) -> int:
+        return len(self._raw)
+
+    @overload
+    def __getitem__(self, which: int) -> str: ...
+    @overload
+    def __getitem__(self, which: slice) -> list[str]: ...
+    def __getitem__(self, which):
+        if isinstance(which, slice):
+            return [self._raw.sample(i)[0] for i in range(*which.indices(len(self)))]
+        return self._raw.sample(which + len(self) if which < 0 else which)[0]
+
+
+class Dataset:
+    """A folder, a tar file, a folder or list of tar shards, a manifest (.tsv, .jsonl) or one file.
+
+    index_dir: where listings are remembered (None = the user's cache folder, "" = nowhere). refresh: list again.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        index_dir: str | os.PathLike[str] | None = None,
+        threads: int = 0,
+        refresh: bool = False,
+    ) -> None:
+        self.path = os.fspath(path)
+        self.raw = _penstock.Dataset(self.path, index_dir, threads=threads, refresh=refresh)
+
+    def __len__(self) -> int:
+        return len(self.raw)
+
+    @property
+    def keys(self) -> Sequence[str]:
+        """The samples' names, by id."""
+        return _Keys(self.raw)
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """Class names, by label."""
+        return self.raw.classes
+
+    @property
+    def splits(self) -> tuple[str, ...]:
+        return self.raw.splits
+
+    @property
+    def fields(self) -> dict[str, Field]:
+        return {field[0]: Field(*field) for field in self.raw.fields}
+
+    @property
+    def revision(self) -> str:
+        """Hex digits that change when any sample does."""
+        return self.raw.revision.hex()
+
+    @property
+    def kind(self) -> str:
+        """'folder', 'tar', 'manifest' or 'file'."""
+        return self.raw.kind
+
+    def label(self, id: int) -> int | None:
+        return self.raw.sample(id)[2]
+
+    def split(self, name: str) -> numpy.ndarray:
+        """The ids of a split, ascending."""
+        view = self.raw.split(name)
+        if view is not None:
+            return as_array(view)
+        import numpy
+
+        return numpy.arange(len(self), dtype=numpy.int64)
+
+    def read(self, id: int, field: str) -> bytes:
+        """One field's bytes as they are stored."""
+        return self.raw.read(id, field)
+
+    def __repr__(self) -> str:
+        return f"<penstock.Dataset {self.path!r} kind={self.kind} samples={len(self)}>"

@@ -1,0 +1,325 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The decoder that workers hold: finds out the format by magic bytes, checks limits and windows,
+ * and hands the rest to the format's own file. One worker, one sample at a time; no locks. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "codec/codec_priv.h"
+
+const psti_limits psti_limits_default = {100000000u, 512u << 20, 500};
+
+static const psti_codec *const codecs[] = {
+    &psti_codec_jpeg,
+#ifdef PSTI_HAVE_PNG
+    &psti_codec_png,
+#endif
+};
+enum { CODECS = sizeof codecs / sizeof *codecs };
+
+/* ---- formats ---- */
+
+typedef struct magic {
+    const char *name;
+    psti_format format; /* UNKNOWN: we can name it but not read it */
+    size_t at, size;
+    const char *text;
+} magic;
+
+static const magic magics[] = {
+    {"jpeg", PSTI_FORMAT_JPEG, 0, 2, "\xFF\xD8"},
+    {"png", PSTI_FORMAT_PNG, 0, 8, "\x89PNG\r\n\x1A\n"},
+    {"npy", PSTI_FORMAT_NPY, 0, 6, "\x93NUMPY"},
+    {"WebP", PSTI_FORMAT_UNKNOWN, 8, 4, "WEBP"},
+    {"GIF", PSTI_FORMAT_UNKNOWN, 0, 4, "GIF8"},
+    {"TIFF", PSTI_FORMAT_UNKNOWN, 0, 4, "II*\0"},
+    {"TIFF", PSTI_FORMAT_UNKNOWN, 0, 4, "MM\0*"},
+    {"HEIF or AVIF", PSTI_FORMAT_UNKNOWN, 4, 4, "ftyp"},
+    {"JPEG 2000", PSTI_FORMAT_UNKNOWN, 0, 8, "\0\0\0\x0CjP  "},
+    {"JPEG XL", PSTI_FORMAT_UNKNOWN, 0, 8, "\0\0\0\x0CJXL "},
+    {"gzip", PSTI_FORMAT_UNKNOWN, 0, 2, "\x1F\x8B"},
+    {"zip", PSTI_FORMAT_UNKNOWN, 0, 4, "PK\x03\x04"},
+    {"BMP", PSTI_FORMAT_UNKNOWN, 0, 2, "BM"},
+};
+enum { MAGICS = sizeof magics / sizeof *magics };
+
+static const magic *find_magic(const uint8_t *bytes, size_t size)
+{
+    for (size_t i = 0; i < MAGICS; i++) {
+        const magic *m = &magics[i];
+        if (size >= m->at + m->size && memcmp(bytes + m->at, m->text, m->size) == 0)
+            return m;
+    }
+    return NULL;
+}
+
+psti_format psti_format_sniff(const uint8_t *bytes, size_t size)
+{
+    const magic *found = find_magic(bytes, size);
+    return found ? found->format : PSTI_FORMAT_UNKNOWN;
+}
+
+const char *psti_format_name(psti_format format)
+{
+    for (size_t i = 0; i < MAGICS; i++)
+        if (format != PSTI_FORMAT_UNKNOWN && magics[i].format == format)
+            return magics[i].name;
+    return "unknown";
+}
+
+static bool looks_like_text(const uint8_t *bytes, size_t size)
+{
+    const size_t look = size < 64 ? size : 64;
+    for (size_t i = 0; i < look; i++) {
+        const bool space = bytes[i] == '\n' || bytes[i] == '\r' || bytes[i] == '\t';
+        if ((bytes[i] < 32 && !space) || bytes[i] == 127)
+            return false;
+        if (bytes[i] >= 128 && (bytes[i] < 0xC2 || bytes[i] > 0xF4) && i == 0)
+            return false;
+    }
+    return look > 0;
+}
+
+/* Bytes that are no picture: says what they look like instead. */
+static int refuse_unknown(const uint8_t *bytes, size_t size, const magic *found, pst_error *err)
+{
+    if (size == 0)
+        return psti_fail(err, PST_EFORMAT, "decode", NULL,
+                         "there are no bytes: the file is empty, take it out of the dataset");
+    if (found)
+        return psti_fail(err, PST_EFORMAT, "decode", NULL,
+                         "%s is not read by this build: convert it to JPEG or PNG", found->name);
+    char hint[3 * 16 + 1] = "";
+    const size_t shown = size < 16 ? size : 16;
+    if (looks_like_text(bytes, size)) {
+        for (size_t i = 0; i < shown; i++)
+            hint[i] = bytes[i] < 32 || bytes[i] >= 127 ? '?' : (char)bytes[i];
+        return psti_fail_at(err, PST_EFORMAT, "decode", NULL, 0,
+                            "this is no JPEG or PNG picture: it looks like text and starts \"%s\"",
+                            hint);
+    }
+    for (size_t i = 0; i < shown; i++)
+        snprintf(hint + 3 * i, 4, "%02x ", bytes[i]);
+    return psti_fail_at(err, PST_EFORMAT, "decode", NULL, 0,
+                        "this is no JPEG or PNG picture: it starts with the bytes %s", hint);
+}
+
+static const psti_codec *find_codec(psti_format format)
+{
+    for (size_t i = 0; i < CODECS; i++)
+        if (codecs[i]->format == format)
+            return codecs[i];
+    return NULL;
+}
+
+static int choose_codec(psti_decoder *dec, pst_error *err)
+{
+    const magic *found = find_magic(dec->bytes, dec->size);
+    if (!found || found->format == PSTI_FORMAT_UNKNOWN)
+        return refuse_unknown(dec->bytes, dec->size, found, err);
+    if (found->format == PSTI_FORMAT_NPY)
+        return psti_fail(
+            err, PST_EFORMAT, "decode", NULL,
+            "this is an NPY array where a picture is wanted: read it as an array field");
+    dec->codec = find_codec(found->format);
+    if (!dec->codec)
+        return psti_fail(
+            err, PST_EFORMAT, "decode", NULL,
+            "built without PNG: build again with libspng, or convert the file to JPEG");
+    return 0;
+}
+
+/* ---- life ---- */
+
+psti_decoder *psti_decoder_new(void)
+{
+    psti_decoder *dec = psti_calloc(PSTI_MEM_CODEC, 1, sizeof *dec);
+    if (!dec)
+        return NULL;
+    for (size_t i = 0; i < CODECS; i++) {
+        void *state = psti_calloc(PSTI_MEM_CODEC, 1, codecs[i]->state_bytes);
+        dec->state[codecs[i]->format] = state;
+        if (!state) {
+            psti_decoder_free(dec);
+            return NULL;
+        }
+    }
+    return dec;
+}
+
+void psti_decoder_free(psti_decoder *dec)
+{
+    if (!dec)
+        return;
+    psti_decoder_end(dec);
+    for (int i = 0; i < PSTI_FORMATS; i++)
+        psti_free(dec->state[i]);
+    psti_buf_free(&dec->scratch);
+    psti_free(dec);
+}
+
+void psti_decoder_end(psti_decoder *dec)
+{
+    if (dec->codec)
+        dec->codec->end(dec);
+    dec->codec = NULL;
+    dec->bytes = NULL;
+    dec->size = 0;
+}
+
+int psti_decoder_warnings(const psti_decoder *dec)
+{
+    return dec->warnings;
+}
+
+/* ---- begin ---- */
+
+int psti_decoder_check_pixels(const psti_decoder *dec, int64_t rows, int64_t cols, pst_error *err)
+{
+    /* Both are below 2^31, so the product fits. */
+    const uint64_t pixels = (uint64_t)rows * (uint64_t)cols;
+    if (pixels <= dec->opts.limits.pixels)
+        return 0;
+    return psti_fail(err, PST_ELIMIT, "decode", NULL,
+                     "the header claims %lld x %lld = %llu pixels, the limit is %llu pixels",
+                     (long long)cols, (long long)rows, (unsigned long long)pixels,
+                     (unsigned long long)dec->opts.limits.pixels);
+}
+
+void psti_decoder_orient(psti_decoder *dec)
+{
+    const bool swap = dec->orientation >= 5;
+    dec->pic.rows = swap ? dec->stored_cols : dec->stored_rows;
+    dec->pic.cols = swap ? dec->stored_rows : dec->stored_cols;
+}
+
+static size_t pixel_bytes(const psti_decoder *dec)
+{
+    return (size_t)dec->pic.channels * psti_dtype_bytes(dec->pic.dtype);
+}
+
+static int check_output(const psti_decoder *dec, pst_error *err)
+{
+    const uint64_t bytes = (uint64_t)dec->pic.rows * (uint64_t)dec->pic.cols * pixel_bytes(dec);
+    if (bytes <= dec->opts.limits.output_bytes)
+        return 0;
+    return psti_fail(err, PST_ELIMIT, "decode", NULL,
+                     "the decoded picture would take %llu bytes, the limit is %llu bytes",
+                     (unsigned long long)bytes, (unsigned long long)dec->opts.limits.output_bytes);
+}
+
+int psti_decoder_begin(psti_decoder *dec, const uint8_t *bytes, size_t size,
+                       const psti_decode_options *opts, psti_picture *out, pst_error *err)
+{
+    psti_decoder_end(dec);
+    dec->bytes = bytes;
+    dec->size = size;
+    dec->opts = *opts;
+    dec->pic = (psti_picture){.dtype = PST_U8};
+    dec->orientation = 1;
+    dec->ran = false;
+    dec->warnings = 0;
+    dec->first_damaged_row = PSTI_ROWS_SOUND;
+    int rc = choose_codec(dec, err);
+    if (rc == 0) {
+        dec->pic.format = dec->codec->format;
+        rc = dec->codec->begin(dec, err);
+    }
+    if (rc == 0)
+        rc = check_output(dec, err);
+    if (rc < 0) {
+        psti_decoder_end(dec);
+        return rc;
+    }
+    *out = dec->pic;
+    return 0;
+}
+
+/* ---- windows ---- */
+
+static int64_t at_least(int64_t value, int64_t low)
+{
+    return value < low ? low : value;
+}
+
+static int64_t at_most(int64_t value, int64_t high)
+{
+    return value > high ? high : value;
+}
+
+static bool inside(const psti_window *w, const psti_picture *pic)
+{
+    return w->top >= 0 && w->left >= 0 && w->rows > 0 && w->cols > 0 && w->rows <= pic->rows &&
+           w->cols <= pic->cols && w->top <= pic->rows - w->rows && w->left <= pic->cols - w->cols;
+}
+
+static psti_window padded(const psti_window *w, const psti_picture *pic)
+{
+    const int64_t top = at_least(w->top - PSTI_CROP_PAD, 0);
+    const int64_t left = at_least(w->left - PSTI_CROP_PAD, 0);
+    const int64_t bottom = at_most(w->top + w->rows + PSTI_CROP_PAD, pic->rows);
+    const int64_t right = at_most(w->left + w->cols + PSTI_CROP_PAD, pic->cols);
+    return (psti_window){top, left, bottom - top, right - left};
+}
+
+int psti_decoder_need(psti_decoder *dec, const psti_window *window, psti_decode_need *need,
+                      pst_error *err)
+{
+    if (!dec->codec)
+        return psti_fail(err, -EINVAL, "decode", NULL, "no picture was begun");
+    const psti_picture *pic = &dec->pic;
+    *need = (psti_decode_need){.made = {0, 0, pic->rows, pic->cols}};
+    if (window && window->rows != 0) {
+        if (!inside(window, pic))
+            return psti_fail(
+                err, -EINVAL, "decode", NULL,
+                "a window of %lld x %lld at column %lld, row %lld is not inside a picture "
+                "of %lld x %lld",
+                (long long)window->cols, (long long)window->rows, (long long)window->left,
+                (long long)window->top, (long long)pic->cols, (long long)pic->rows);
+        if (pic->can_crop) {
+            need->made = padded(window, pic);
+            dec->codec->align(dec, &need->made);
+        }
+    }
+    need->out_stride = (size_t)need->made.cols * pixel_bytes(dec);
+    need->out_bytes = need->out_stride * (size_t)need->made.rows;
+    dec->codec->measure(dec, need);
+    return 0;
+}
+
+/* ---- run ---- */
+
+static void fill_field(const psti_decoder *dec, const psti_decode_need *need, uint8_t *dst,
+                       psti_field *field)
+{
+    *field = (psti_field){
+        .kind = (uint8_t)dec->opts.kind,
+        .dtype = (uint8_t)dec->pic.dtype,
+        .rank = 3,
+        .shape = {need->made.rows, need->made.cols, dec->pic.channels},
+        .data = dst,
+        .bytes = need->out_bytes,
+        .stride = need->out_stride,
+        .x0 = need->made.left,
+        .y0 = need->made.top,
+        .whole_rows = dec->pic.rows,
+        .whole_cols = dec->pic.cols,
+        .first_damaged_row = dec->first_damaged_row,
+    };
+}
+
+int psti_decoder_run(psti_decoder *dec, const psti_decode_need *need, int64_t known_damage,
+                     uint8_t *dst, psti_field *field, pst_error *err)
+{
+    if (!dec->codec || dec->ran)
+        return psti_fail(err, -EINVAL, "decode", NULL, "a picture must be begun once for each run");
+    dec->ran = true;
+    const int rc = dec->codec->run(dec, need, known_damage, dst, err);
+    if (rc < 0)
+        return rc;
+    if (known_damage >= 0)
+        dec->first_damaged_row = known_damage;
+    fill_field(dec, need, dst, field);
+    return 0;
+}

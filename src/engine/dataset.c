@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The public face of datasets, and of header facts. Thin: the work is in the source and codec
+ * rooms. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "codec/codec.h"
+#include "engine/engine_priv.h"
+
+void pst_dataset_options_init(pst_dataset_options *opts)
+{
+    memset(opts, 0, sizeof *opts);
+    opts->size = sizeof *opts;
+}
+
+int pst_dataset_open(const char *path, const pst_dataset_options *opts, pst_dataset **out,
+                     pst_error *err)
+{
+    pst_dataset_options o;
+    pst_dataset_options_init(&o);
+    if (opts && opts->size != sizeof o)
+        return psti_fail(err, -EINVAL, "dataset", path,
+                         "options of another version; call pst_dataset_options_init");
+    if (opts)
+        o = *opts;
+    if (o.threads < 0 || o.threads > 256)
+        return psti_fail(err, -EINVAL, "dataset", path, "threads must be 0..256, not %d",
+                         o.threads);
+    pst_dataset *data = psti_calloc(PSTI_MEM_ENGINE, 1, sizeof *data);
+    if (!data)
+        return psti_fail(err, -ENOMEM, "dataset", path, "out of memory");
+    const int rc = psti_dataset_open(path, &o, &data->data, err);
+    if (rc < 0) {
+        psti_free(data);
+        return rc;
+    }
+    *out = data;
+    return 0;
+}
+
+void pst_dataset_close(pst_dataset *data)
+{
+    if (!data)
+        return;
+    psti_dataset_unref(data->data);
+    psti_free(data);
+}
+
+int64_t pst_dataset_count(const pst_dataset *data)
+{
+    return psti_dataset_count(data->data);
+}
+
+const char *pst_dataset_kind(const pst_dataset *data)
+{
+    return psti_dataset_kind(data->data);
+}
+
+int pst_dataset_field_count(const pst_dataset *data)
+{
+    const psti_source_field *fields;
+    return psti_dataset_fields(data->data, &fields);
+}
+
+int pst_dataset_field(const pst_dataset *data, int index, pst_field_info *out)
+{
+    const psti_source_field *fields;
+    if (index < 0 || index >= psti_dataset_fields(data->data, &fields))
+        return -ENOENT;
+    *out = fields[index].info;
+    return 0;
+}
+
+static int find_field(const psti_dataset *data, const char *name)
+{
+    const psti_source_field *fields;
+    const int count = psti_dataset_fields(data, &fields);
+    for (int i = 0; i < count; i++)
+        if (strcmp(fields[i].info.name, name) == 0)
+            return i;
+    return -ENOENT;
+}
+
+int pst_dataset_sample(const pst_dataset *data, int64_t id, pst_sample_info *out)
+{
+    if (id < 0 || id >= psti_dataset_count(data->data))
+        return -ENOENT;
+    out->key = psti_dataset_key(data->data, id);
+    psti_id128_store(psti_dataset_identity(data->data, id), out->identity);
+    out->bytes = psti_dataset_sample_bytes(data->data, id);
+    out->label = -1;
+    const void *value;
+    size_t bytes;
+    const int label = find_field(data->data, "label");
+    if (label >= 0 && psti_dataset_value(data->data, id, label, &value, &bytes) == 0 &&
+        bytes == sizeof(int64_t))
+        memcpy(&out->label, value, sizeof out->label);
+    return 0;
+}
+
+const char *pst_dataset_class(const pst_dataset *data, int64_t label)
+{
+    return psti_dataset_class(data->data, label);
+}
+
+int64_t pst_dataset_class_count(const pst_dataset *data)
+{
+    return psti_dataset_classes(data->data);
+}
+
+int pst_dataset_split_count(const pst_dataset *data)
+{
+    return psti_dataset_splits(data->data);
+}
+
+const char *pst_dataset_split_name(const pst_dataset *data, int index)
+{
+    return psti_dataset_split_name(data->data, index);
+}
+
+int pst_dataset_split(const pst_dataset *data, const char *name, const int64_t **ids,
+                      int64_t *count)
+{
+    return psti_dataset_split(data->data, name, ids, count);
+}
+
+void pst_dataset_revision(const pst_dataset *data, uint8_t out[16])
+{
+    psti_id128_store(psti_dataset_revision(data->data), out);
+}
+
+/* The bytes become the caller's, who frees them with pst_free. */
+static int read_member(psti_dataset *data, int64_t id, int field, void **out, size_t *bytes)
+{
+    psti_extent at;
+    int rc = psti_dataset_extent(data, id, field, &at);
+    if (rc < 0)
+        return rc;
+    if (at.length > SIZE_MAX / 2)
+        return PST_ELIMIT;
+    uint8_t *buf = psti_malloc(PSTI_MEM_ENGINE, at.length ? at.length : 1);
+    if (!buf)
+        return -ENOMEM;
+    rc = psti_read_now(&at, buf);
+    if (rc < 0) {
+        psti_free(buf);
+        return rc;
+    }
+    *out = buf;
+    *bytes = at.length;
+    return 0;
+}
+
+int pst_dataset_read(const pst_dataset *data, int64_t id, const char *field, void **out,
+                     size_t *bytes, pst_error *err)
+{
+    if (id < 0 || id >= psti_dataset_count(data->data))
+        return psti_fail(err, -ENOENT, "read", NULL, "there is no sample %lld", (long long)id);
+    const char *key = psti_dataset_key(data->data, id);
+    const int index = find_field(data->data, field);
+    const psti_source_field *fields;
+    psti_dataset_fields(data->data, &fields);
+    if (index < 0)
+        return psti_fail(err, PST_EFIELD, "read", key, "the dataset has no field %s", field);
+    int rc;
+    if (fields[index].member) {
+        rc = read_member(data->data, id, index, out, bytes);
+    } else {
+        const void *value;
+        rc = psti_dataset_value(data->data, id, index, &value, bytes);
+        if (rc == 0) {
+            *out = psti_malloc(PSTI_MEM_ENGINE, *bytes ? *bytes : 1);
+            rc = *out ? 0 : -ENOMEM;
+            if (*out)
+                memcpy(*out, value, *bytes);
+        }
+    }
+    return rc < 0 ? psti_fail(err, rc, "read", key, "field %s: %s", field, pst_strerror(rc)) : 0;
+}
+
+void pst_free(void *memory)
+{
+    psti_free(memory);
+}
+
+static int probe_npy(const void *bytes, size_t size, pst_probe *out, pst_error *err)
+{
+    psti_field field;
+    const int rc = psti_npy_parse(bytes, size, &field, err);
+    if (rc < 0)
+        return rc;
+    out->height = field.rank > 0 ? field.shape[0] : 1;
+    out->width = field.rank > 1 ? field.shape[1] : 1;
+    out->channels = field.rank > 2 ? (int)field.shape[2] : 1;
+    out->bits = (int)psti_dtype_bytes(field.dtype) * 8;
+    snprintf(out->detail, sizeof out->detail, "%s, rank %d", psti_dtype_name(field.dtype),
+             field.rank);
+    return 0;
+}
+
+int pst_probe_bytes(const void *bytes, size_t size, pst_probe *out, pst_error *err)
+{
+    memset(out, 0, sizeof *out);
+    const psti_format format = psti_format_sniff(bytes, size);
+    snprintf(out->format, sizeof out->format, "%s", psti_format_name(format));
+    if (format == PSTI_FORMAT_NPY)
+        return probe_npy(bytes, size, out, err);
+    psti_decoder *dec = psti_decoder_new();
+    if (!dec)
+        return psti_fail(err, -ENOMEM, "decode", NULL, "out of memory");
+    const psti_decode_options opts = {
+        .kind = PST_IMAGE, .color = PSTI_COLOR_KEEP, .limits = psti_limits_default};
+    psti_picture picture;
+    const int rc = psti_decoder_begin(dec, bytes, size, &opts, &picture, err);
+    if (rc == 0) {
+        out->height = picture.rows;
+        out->width = picture.cols;
+        out->channels = picture.stored_channels;
+        out->bits = picture.bits;
+        snprintf(out->detail, sizeof out->detail, "%s", picture.detail);
+        psti_decoder_end(dec);
+    }
+    psti_decoder_free(dec);
+    return rc;
+}

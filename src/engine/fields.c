@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Which fields a job delivers, how they are packed, and what the plan needs to know of them. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "engine/engine_priv.h"
+#include "engine/fields.h"
+
+static const char *const packings[] = {
+    [PST_DENSE] = "dense", [PST_PADDED] = "padded", [PST_RAGGED] = "ragged"};
+
+static int add(field_choice *choice, int source, int packing, pst_error *err)
+{
+    if (choice->count == PSTI_FIELDS_MAX)
+        return psti_fail(err, PST_ELIMIT, "fields", NULL, "more than %d fields", PSTI_FIELDS_MAX);
+    choice->field[choice->count++] = (psti_feed_field){source, packing};
+    return 0;
+}
+
+/* Every typed field; raw bytes and pictures that some samples lack only when asked for. */
+static int choose_all(const psti_source_field *source, int count, field_choice *choice,
+                      pst_error *err)
+{
+    for (int i = 0; i < count; i++) {
+        if (source[i].info.kind == PST_BYTES || (source[i].info.optional && source[i].member))
+            continue;
+        const int rc = add(choice, i, 0, err);
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
+}
+
+static int list_names(const psti_source_field *source, int count, char *buf, size_t cap)
+{
+    size_t at = 0;
+    buf[0] = 0;
+    for (int i = 0; i < count && at < cap; i++)
+        at += (size_t)snprintf(buf + at, cap - at, "%s%s", i ? ", " : "", source[i].info.name);
+    return 0;
+}
+
+static int choose_one(const psti_source_field *source, int count, const char *word, size_t len,
+                      field_choice *choice, pst_error *err)
+{
+    const char *eq = memchr(word, '=', len);
+    const size_t name_len = eq ? (size_t)(eq - word) : len;
+    int packing = 0;
+    if (eq) {
+        for (int p = PST_DENSE; p <= PST_RAGGED; p++)
+            if (strlen(packings[p]) == len - name_len - 1 &&
+                strncmp(packings[p], eq + 1, len - name_len - 1) == 0)
+                packing = p;
+        if (!packing)
+            return psti_fail(err, PST_EFIELD, "fields", NULL,
+                             "\"%.*s\" is not one of dense, padded, ragged",
+                             (int)(len - name_len - 1), eq + 1);
+    }
+    for (int i = 0; i < count; i++)
+        if (strlen(source[i].info.name) == name_len &&
+            memcmp(source[i].info.name, word, name_len) == 0)
+            return add(choice, i, packing, err);
+    char names[256];
+    list_names(source, count, names, sizeof names);
+    return psti_fail(err, PST_EFIELD, "fields", NULL,
+                     "the dataset has no field \"%.*s\"; it has %s", (int)name_len, word, names);
+}
+
+int fields_choose(const psti_dataset *data, const char *text, field_choice *choice, pst_error *err)
+{
+    const psti_source_field *source;
+    const int count = psti_dataset_fields(data, &source);
+    choice->count = 0;
+    int rc = 0;
+    if (!text)
+        rc = choose_all(source, count, choice, err);
+    for (const char *at = text; text && rc == 0;) {
+        const size_t len = strcspn(at, ",");
+        rc = choose_one(source, count, at, len, choice, err);
+        if (!at[len])
+            break;
+        at += len + 1;
+    }
+    if (rc == 0 && choice->count == 0)
+        rc = psti_fail(err, PST_EFIELD, "fields", NULL,
+                       "the dataset has no field that can be delivered");
+    return rc;
+}
+
+void fields_inputs(const psti_dataset *data, const field_choice *choice, psti_plan_input *inputs)
+{
+    const psti_source_field *source;
+    psti_dataset_fields(data, &source);
+    for (int i = 0; i < choice->count; i++) {
+        const psti_source_field *field = &source[choice->field[i].source];
+        psti_plan_input *input = &inputs[i];
+        memset(input, 0, sizeof *input);
+        memcpy(input->name, field->info.name, sizeof input->name);
+        input->kind = field->info.kind;
+        input->encoded =
+            field->member && (field->info.kind == PST_IMAGE || field->info.kind == PST_MASK ||
+                              field->info.kind == PST_ARRAY);
+        input->dtype = field->info.dtype;
+        input->rank = field->info.rank;
+        memcpy(input->shape, field->info.shape, sizeof input->shape);
+    }
+}

@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Jobs: options checked and turned into a feed; the calls that drive it. */
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "engine/engine_priv.h"
+#include "engine/fields.h"
+
+void pst_job_options_init(pst_job_options *opts)
+{
+    memset(opts, 0, sizeof *opts);
+    opts->size = sizeof *opts;
+    opts->batch = 32;
+    opts->world = 1;
+    opts->repeat = 1;
+    opts->draw_id = -1;
+}
+
+/* ---- options --------------------------------------------------------------------------------- */
+
+static int out_of_range(pst_error *err, const char *name, int64_t value, int64_t low, int64_t high)
+{
+    return psti_fail(err, -EINVAL, "options", NULL, "%s must be %lld..%lld, not %lld", name,
+                     (long long)low, (long long)high, (long long)value);
+}
+
+static int check_options(const pst_job_options *o, pst_error *err)
+{
+    if (o->size != sizeof *o)
+        return psti_fail(err, -EINVAL, "options", NULL,
+                         "options of another version; call pst_job_options_init");
+    if (!o->pipeline)
+        return psti_fail(err, -EINVAL, "options", NULL,
+                         "a pipeline is required, for example \"decode | resize(224)\"");
+    const struct {
+        const char *name;
+        int64_t value, low, high;
+    } bounds[] = {
+        {"batch", o->batch, 1, 1 << 20},
+        {"world", o->world, 1, 65536},
+        {"rank", o->rank, 0, (int64_t)o->world - 1},
+        {"order", o->order, PST_ORDER_STRICT, PST_ORDER_READY},
+        {"ends", o->ends, PST_ENDS_DEFAULT, PST_ENDS_SHORT},
+        {"sampler", o->sampler, PST_SHUFFLE, PST_GIVEN},
+        {"on_error", o->on_error, PST_RAISE, PST_SKIP},
+        {"repeat", o->repeat, 1, 1024},
+        {"read_retries", o->read_retries, 0, 16},
+        {"ready_depth", o->ready_depth, 0, 64},
+        {"skip_limit", o->skip_limit, 0, INT64_MAX},
+        {"draws", o->draws, 0, INT64_MAX / 16},
+        {"reorder_window", o->reorder_window, 0, 1 << 30},
+        {"draw_id", o->draw_id, -1, INT64_MAX},
+    };
+    for (size_t i = 0; i < sizeof bounds / sizeof *bounds; i++)
+        if (bounds[i].value < bounds[i].low || bounds[i].value > bounds[i].high)
+            return out_of_range(err, bounds[i].name, bounds[i].value, bounds[i].low,
+                                bounds[i].high);
+    if (o->first_epoch > UINT32_MAX || o->epochs > UINT32_MAX)
+        return psti_fail(err, -EINVAL, "options", NULL, "epochs are numbered 0..2^32-1");
+    return 0;
+}
+
+static int resolve_ends(const pst_job_options *o)
+{
+    return o->ends ? o->ends : o->world > 1 ? PST_ENDS_PAD : PST_ENDS_SHORT;
+}
+
+/* ---- opening --------------------------------------------------------------------------------- */
+
+static int make_order(pst_job *job, const pst_job_options *o, psti_order **out, pst_error *err)
+{
+    psti_order_spec spec = {
+        .sampler = o->sampler,
+        .dataset = psti_dataset_count(job->data),
+        .ids = o->ids,
+        .ids_count = o->ids_count,
+        .weights = o->weights,
+        .weights_count = o->weights_count,
+        .draws = o->draws,
+        .repeat = o->repeat,
+        .seed = o->seed,
+    };
+    if (o->split && *o->split) {
+        if (o->ids)
+            return psti_fail(err, -EINVAL, "options", NULL,
+                             "give either a split or a list of ids, not both");
+        if (psti_dataset_split(job->data, o->split, &spec.ids, &spec.ids_count) < 0)
+            return psti_fail(err, -ENOENT, "options", o->split,
+                             "the dataset has no such split (it has %d splits)",
+                             psti_dataset_splits(job->data));
+    }
+    const int rc = psti_order_new(&spec, out, err);
+    if (rc == 0 && psti_order_length(*out) == 0) {
+        psti_order_free(*out);
+        return psti_fail(err, PST_EDATASET, "options", NULL, "the job has no samples to read");
+    }
+    return rc;
+}
+
+static int make_plan(pst_job *job, const field_choice *choice, psti_plan **out, pst_error *err)
+{
+    psti_plan_input inputs[PSTI_FIELDS_MAX];
+    fields_inputs(job->data, choice, inputs);
+    return psti_plan_new(job->pipeline, inputs, choice->count, out, err);
+}
+
+static int keep_given(pst_job *job, const pst_job_options *o)
+{
+    if (o->sampler != PST_GIVEN || !o->ids)
+        return 0;
+    job->given =
+        psti_calloc(PSTI_MEM_ENGINE, (size_t)(o->ids_count ? o->ids_count : 1), sizeof *job->given);
+    if (!job->given)
+        return -ENOMEM;
+    memcpy(job->given, o->ids, (size_t)o->ids_count * sizeof *job->given);
+    job->given_count = o->ids_count;
+    return 0;
+}
+
+static int note_bad(void *user, pst_error *err)
+{
+    pst_job *job = user;
+    return engine_note_bad(job->engine, job->data, job->skip_limit, err);
+}
+
+static int open_feed(pst_job *job, const pst_job_options *o, pst_error *err)
+{
+    field_choice choice;
+    psti_feed_spec spec = {
+        .data = job->data,
+        .batch = o->batch,
+        .rank = o->rank,
+        .world = o->world,
+        .ends = resolve_ends(o),
+        .mode = o->order,
+        .seed = o->seed,
+        .first_epoch = o->first_epoch,
+        .epochs = o->epochs,
+        .skip = o->on_error == PST_SKIP,
+        .retries = o->read_retries,
+        .ready_depth = o->ready_depth ? o->ready_depth : 4,
+        .window = o->reorder_window,
+        .draw_id = o->draw_id,
+        .bad = note_bad,
+        .user = job,
+    };
+    int rc = fields_choose(job->data, o->fields, &choice, err);
+    if (rc == 0)
+        rc = make_plan(job, &choice, &spec.plan, err);
+    if (rc < 0)
+        return rc;
+    rc = make_order(job, o, &spec.order, err);
+    if (rc < 0) {
+        psti_plan_free(spec.plan);
+        return rc;
+    }
+    memcpy(spec.fields, choice.field, sizeof spec.fields);
+    spec.field_count = choice.count;
+    job->order_source = psti_order_source(spec.order);
+    return psti_feed_open(job->engine->pool, &spec, &job->feed, err);
+}
+
+static void job_free(pst_job *job)
+{
+    psti_pipeline_free(job->pipeline);
+    psti_dataset_unref(job->data);
+    psti_free(job->given);
+    psti_free(job);
+}
+
+int pst_job_open(pst_engine *engine, pst_dataset *data, const pst_job_options *opts, pst_job **out,
+                 pst_error *err)
+{
+    if (engine->pid != getpid())
+        return psti_fail(err, PST_EFORK, "job", NULL, "%s; make a new engine",
+                         pst_strerror(PST_EFORK));
+    int rc = check_options(opts, err);
+    if (rc < 0)
+        return rc;
+    pst_job *job = psti_calloc(PSTI_MEM_ENGINE, 1, sizeof *job);
+    if (!job)
+        return psti_fail(err, -ENOMEM, "job", NULL, "out of memory while opening the job");
+    job->engine = engine;
+    job->data = psti_dataset_ref(data->data);
+    job->skip_limit = opts->skip_limit;
+    rc = psti_pipeline_parse(opts->pipeline, &job->pipeline, err);
+    if (rc == 0 && (rc = keep_given(job, opts)) < 0)
+        psti_fail(err, rc, "job", NULL, "out of memory while opening the job");
+    if (rc == 0)
+        rc = open_feed(job, opts, err);
+    if (rc < 0) {
+        job_free(job);
+        return rc;
+    }
+    pthread_mutex_lock(&engine->lock);
+    job->next = engine->jobs;
+    engine->jobs = job;
+    pthread_mutex_unlock(&engine->lock);
+    *out = job;
+    return 0;
+}
+
+/* Takes the job away from its engine; its handle stays valid and answers PST_ECLOSED. */
+void job_detach(pst_job *job)
+{
+    pst_engine *engine = job->engine;
+    pthread_mutex_lock(&engine->lock);
+    pst_job **at = &engine->jobs;
+    while (*at && *at != job)
+        at = &(*at)->next;
+    if (*at)
+        *at = job->next;
+    pthread_mutex_unlock(&engine->lock);
+    psti_feed *feed = job->feed;
+    job->feed = NULL;
+    job->engine = NULL;
+    psti_feed_close(feed);
+}
+
+void pst_job_close(pst_job *job)
+{
+    if (!job)
+        return;
+    if (job->engine && job->engine->pid != getpid())
+        return;
+    if (job->engine)
+        job_detach(job);
+    job_free(job);
+}
+
+/* ---- driving --------------------------------------------------------------------------------- */
+
+/* 0 when the job can be used; else the code, with the job's error filled. */
+static int usable(pst_job *job)
+{
+    if (!job->feed)
+        return psti_fail(&job->error, PST_ECLOSED, "job", NULL, "the engine of this job was freed");
+    if (job->engine->pid != getpid())
+        return psti_fail(&job->error, PST_EFORK, "job", NULL, "%s; make a new engine and job",
+                         pst_strerror(PST_EFORK));
+    return 0;
+}
+
+int pst_job_next(pst_job *job, int64_t timeout_ns, pst_batch **out)
+{
+    *out = NULL;
+    const int rc = usable(job);
+    return rc < 0 ? rc : psti_feed_next(job->feed, timeout_ns, out);
+}
+
+void pst_job_abort(pst_job *job)
+{
+    if (job->feed)
+        psti_feed_abort(job->feed);
+}
+
+int pst_job_set_epoch(pst_job *job, uint64_t epoch)
+{
+    const int rc = usable(job);
+    if (rc < 0)
+        return rc;
+    return epoch > UINT32_MAX ? -EINVAL : psti_feed_set_epoch(job->feed, epoch);
+}
+
+uint64_t pst_job_epoch(const pst_job *job)
+{
+    return job->feed ? psti_feed_epoch(job->feed) : 0;
+}
+
+int64_t pst_job_steps(const pst_job *job)
+{
+    return job->feed ? psti_feed_steps(job->feed) : PST_ECLOSED;
+}
+
+void pst_job_error(const pst_job *job, pst_error *out)
+{
+    if (job->error.code || !job->feed)
+        *out = job->error;
+    else
+        psti_feed_error(job->feed, out);
+}
+
+void pst_job_stats_get(const pst_job *job, pst_job_stats *out)
+{
+    const size_t size = out->size;
+    memset(out, 0, sizeof *out);
+    out->size = size;
+    if (job->feed)
+        psti_feed_stats(job->feed, out);
+}

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Options to settings: what a machine of this size gets by default, and what is refused. Pure but
+ * for reading /proc and /sys. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/cpu.h"
+#include "core/quota.h"
+#include "engine/engine_priv.h"
+
+static const uint64_t MEMORY_LEAST = 16u << 20, MEMORY_MOST = 8ull << 30;
+
+void pst_engine_options_init(pst_engine_options *opts)
+{
+    memset(opts, 0, sizeof *opts);
+    opts->size = sizeof *opts;
+}
+
+static uint64_t default_memory(uint64_t may_have)
+{
+    uint64_t memory = may_have / 4;
+    if (memory > MEMORY_MOST)
+        memory = MEMORY_MOST;
+    return memory < MEMORY_LEAST ? MEMORY_LEAST : memory;
+}
+
+static int check(const pst_engine_options *o, const pst_settings *s, pst_error *err)
+{
+    if (o->size != sizeof *o)
+        return psti_fail(err, -EINVAL, "settings", NULL,
+                         "options of another version; call pst_engine_options_init");
+    if (o->workers < 0 || o->workers > 1024)
+        return psti_fail(err, -EINVAL, "settings", NULL, "workers must be 0..1024, not %d",
+                         o->workers);
+    if (o->io_depth < 0 || o->io_depth > 1024)
+        return psti_fail(err, -EINVAL, "settings", NULL, "io_depth must be 0..1024, not %d",
+                         o->io_depth);
+    if (o->io < PST_IO_AUTO || o->io > PST_IO_THREADS)
+        return psti_fail(err, -EINVAL, "settings", NULL, "io must be auto, uring or threads");
+    if (s->memory_bytes < MEMORY_LEAST)
+        return psti_fail(err, PST_EBUDGET, "settings", NULL,
+                         "a budget of %.1f MiB is too small; at least 16 MiB",
+                         (double)s->memory_bytes / 0x1p20);
+    if (s->memory_bytes > s->may_have)
+        return psti_fail(
+            err, PST_EBUDGET, "settings", NULL,
+            "a budget of %.1f MiB is more than the %.1f MiB that this process may have",
+            (double)s->memory_bytes / 0x1p20, (double)s->may_have / 0x1p20);
+    return 0;
+}
+
+int pst_settings_resolve(const pst_engine_options *opts, pst_settings *out, pst_error *err)
+{
+    pst_engine_options o;
+    pst_engine_options_init(&o);
+    if (opts)
+        o = *opts;
+    memset(out, 0, sizeof *out);
+    /* PENSTOCK_QUOTA_ROOT: a directory that stands for / when looking at quotas, to see what
+     * another machine would get. */
+    const char *root = getenv("PENSTOCK_QUOTA_ROOT");
+    out->cpus = psti_quota_cpus(root ? root : "");
+    out->may_have = psti_quota_memory(root ? root : "");
+    out->workers = o.workers ? o.workers : out->cpus > 2 ? out->cpus - 1 : out->cpus;
+    out->io_depth = o.io_depth ? o.io_depth : 32;
+    out->io = o.io;
+    out->memory_bytes = o.memory_bytes ? o.memory_bytes : default_memory(out->may_have);
+    snprintf(out->cpu, sizeof out->cpu, "%s", psti_cpu_name(psti_cpu_level()));
+    return check(&o, out, err);
+}

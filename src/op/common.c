@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Small arithmetic that several ops need, and the context they work in. No state; any thread. */
+#include "core/status.h"
+#include "op/op_priv.h"
+
+int64_t psti_round_even(double x)
+{
+    const int64_t whole = (int64_t)x;
+    const double rest = x - (double)whole;
+    return whole + (rest > 0.5 || (rest == 0.5 && (whole & 1)));
+}
+
+void psti_draw_whole(psti_draw *draw, const psti_geom *in)
+{
+    *draw = (psti_draw){.rows = in->rows, .cols = in->cols, .act = true};
+}
+
+void psti_size_of(const psti_list *size, int64_t *rows, int64_t *cols)
+{
+    *rows = (int64_t)size->v[0];
+    *cols = (int64_t)size->v[size->count > 1];
+}
+
+int psti_out_check(const char *op, const psti_geom *out, pst_error *err)
+{
+    if (out->rows < 1 || out->cols < 1)
+        return psti_fail(err, PST_EFIELD, op, NULL,
+                         "the result would have %lld rows and %lld columns: the picture is too "
+                         "narrow for this size",
+                         (long long)out->rows, (long long)out->cols);
+    int64_t bytes;
+    if (out->rows > INT32_MAX || out->cols > INT32_MAX ||
+        __builtin_mul_overflow(out->rows, out->cols, &bytes) ||
+        __builtin_mul_overflow(bytes, out->channels, &bytes) || bytes > PSTI_OUT_BYTES_MAX)
+        return psti_fail(err, PST_ELIMIT, op, NULL,
+                         "the result would have %lld rows and %lld columns, more than %lld MiB: "
+                         "ask for a smaller size",
+                         (long long)out->rows, (long long)out->cols,
+                         (long long)(PSTI_OUT_BYTES_MAX >> 20));
+    return 0;
+}
+
+size_t psti_pixel_bytes(const psti_field *field)
+{
+    if (field->rank != 3 || field->shape[2] < 1 || field->shape[2] > 4 ||
+        (field->dtype != PST_U8 && field->dtype != PST_U16))
+        return 0;
+    return (size_t)field->shape[2] * psti_dtype_bytes(field->dtype);
+}
+
+const uint8_t *psti_pixel_at(const psti_field *field, int64_t row, int64_t col)
+{
+    return field->data + (size_t)(row - field->y0) * field->stride +
+           (size_t)(col - field->x0) * psti_pixel_bytes(field);
+}
+
+void psti_op_ctx_fini(psti_op_ctx *ctx)
+{
+    psti_buf_free(&ctx->rows);
+    psti_buf_free(&ctx->weights);
+}
+
+size_t psti_op_ctx_bytes(const psti_op_ctx *ctx)
+{
+    return ctx->rows.cap + ctx->weights.cap;
+}
+
+void psti_op_ctx_trim(psti_op_ctx *ctx, size_t keep)
+{
+    if (ctx->rows.cap > keep)
+        psti_buf_free(&ctx->rows);
+    if (ctx->weights.cap > keep - ctx->rows.cap)
+        psti_buf_free(&ctx->weights);
+}

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The inner loops of ops and finish, as a struct of function pointers: filled with the C versions,
+ * then overwritten ISA by ISA. The C version is the specification; every other one gives the same
+ * bytes, floats included.
+ *
+ * Kernels keep no state, allocate nothing, take any alignment, and neither read nor write past the
+ * bytes they are given. Worker threads. */
+#ifndef PSTI_OP_KERNELS_KERNELS_H
+#define PSTI_OP_KERNELS_KERNELS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/cpu.h"
+
+/* ---- resampling ------------------------------------------------------------------------------ */
+
+enum {
+    PSTI_WEIGHT_BITS = 22, /* a weight of 1 is 1 << 22; sums stay inside 32 bits */
+    PSTI_SPLIT_BITS =
+        11, /* SIMD splits w = high * 2^11 + low, so that both fit 16-bit multiplies */
+    PSTI_ROWS_AT_ONCE = 4 /* rows a horizontal call takes at most */
+};
+
+/* One direction of a resize: output i is the sum over t < count[i] of source[first[i] + t] *
+ * weights[i * stride + t], plus a half, shifted down by PSTI_WEIGHT_BITS, clipped to a byte. */
+typedef struct psti_axis {
+    int in, out;
+    int taps;   /* the largest count */
+    int stride; /* weights from output to output, a multiple of 8; those past count are zero */
+    int32_t *first, *count, *weights;
+} psti_axis;
+
+/* The horizontal pass made ready for one axis: `table` is memory of across_bytes, laid out as `run`
+ * wants it. */
+typedef struct psti_across psti_across;
+struct psti_across {
+    const psti_axis *axis;
+    int channels; /* 1..4 */
+    int pairs;    /* of taps, or what the level counts by */
+    void *table;
+    /* Makes n (1..PSTI_ROWS_AT_ONCE) rows of axis->out pixels. Source rows hold axis->in pixels;
+     * rows do not overlap. */
+    void (*run)(const psti_across *across, const uint8_t *const *src, uint8_t *const *dst, int n);
+};
+
+/* ---- finish ---------------------------------------------------------------------------------- */
+
+/* `pixels` pixels of `channels` bytes each become values x * scale[c] - bias[c]. Interleaved: dst
+ * is in the same order. Planar: channel c begins `plane` elements after channel c - 1. */
+typedef struct psti_convert {
+    int channels; /* 1..4 */
+    const float *scale, *bias;
+    size_t plane; /* pixels of the whole picture */
+} psti_convert;
+
+typedef void psti_convert_fn(const psti_convert *how, const uint8_t *src, size_t pixels, void *dst);
+
+enum { PSTI_TO_F32, PSTI_TO_F16, PSTI_TO_BF16, PSTI_TO_COUNT };
+
+typedef struct psti_kernels {
+    /* Bytes of table that across_plan may use for such an axis: an upper bound that grows with
+     * taps. */
+    size_t (*across_bytes)(int out, int taps, int channels);
+    /* Fills table and run from axis and channels. */
+    void (*across_plan)(psti_across *across);
+    /* One output row of the vertical pass: `count` rows of `bytes` bytes with their weights. dst is
+     * none of them. */
+    void (*down)(const uint8_t *const *rows, const int32_t *weights, int count, uint8_t *dst,
+                 size_t bytes);
+
+    /* Turns a row of pixels of `size` bytes (1..8) round. dst == src, or they do not overlap. */
+    void (*reverse)(const uint8_t *src, size_t pixels, size_t size, uint8_t *dst);
+
+    psti_convert_fn *interleaved[PSTI_TO_COUNT], *planar[PSTI_TO_COUNT];
+    psti_convert_fn *planar_u8; /* moves only: scale and bias are not looked at */
+    /* After the last call for a picture, before another thread may be told of it. */
+    void (*settle)(void);
+} psti_kernels;
+
+/* Each overwrites the entries it has a better version of. A level that was not built in does
+ * nothing. */
+void psti_kernels_init_c(psti_kernels *kernels);
+void psti_kernels_init_avx2(psti_kernels *kernels);
+void psti_kernels_init_avx512(psti_kernels *kernels);
+/* Called by init_avx2: its finish kernels have a file of their own. */
+void psti_kernels_init_avx2_finish(psti_kernels *kernels);
+
+/* The table of one level, which the CPU must have; and that of psti_cpu_level(). Filled once; any
+ * thread. */
+const psti_kernels *psti_kernels_level(psti_cpu level);
+const psti_kernels *psti_kernels_get(void);
+
+/* ---- pieces of the C versions that the others use for what is left over -------------------------
+ */
+
+void psti_c_across_run(const psti_across *across, const uint8_t *const *src, uint8_t *const *dst,
+                       int n);
+/* The same from output `from` on. */
+void psti_c_across_tail(const psti_across *across, int from, const uint8_t *const *src,
+                        uint8_t *const *dst, int n);
+void psti_c_down(const uint8_t *const *rows, const int32_t *weights, int count, uint8_t *dst,
+                 size_t bytes);
+void psti_c_reverse(const uint8_t *src, size_t pixels, size_t size, uint8_t *dst);
+void psti_c_interleaved_f32(const psti_convert *how, const uint8_t *src, size_t pixels, void *dst);
+void psti_c_interleaved_f16(const psti_convert *how, const uint8_t *src, size_t pixels, void *dst);
+void psti_c_interleaved_bf16(const psti_convert *how, const uint8_t *src, size_t pixels, void *dst);
+void psti_c_planar_f32(const psti_convert *how, const uint8_t *src, size_t pixels, void *dst);
+void psti_c_planar_f16(const psti_convert *how, const uint8_t *src, size_t pixels, void *dst);
+void psti_c_planar_bf16(const psti_convert *how, const uint8_t *src, size_t pixels, void *dst);
+void psti_c_planar_u8(const psti_convert *how, const uint8_t *src, size_t pixels, void *dst);
+/* Round to nearest, ties to even; every float but NaN. */
+uint16_t psti_c_half(float value);
+uint16_t psti_c_bfloat(float value);
+
+#endif

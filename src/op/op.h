@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Operations on one sample's fields, as described types: one `static const psti_op` per operation,
+ * all in one table. The parameter table drives the parser, the command line, the documentation and
+ * the bounds checks.
+ *
+ * An op works in two steps. `decide` makes every random choice and says what comes out, from the
+ * picture's size alone, so it can run before the picture is decoded. `run` carries the decision out
+ * on each field that the op fits (image and mask share one decision). Ops keep no state of their
+ * own: scratch memory is in the worker's psti_op_ctx. */
+#ifndef PSTI_OP_OP_H
+#define PSTI_OP_OP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/field.h"
+#include "core/memory.h"
+#include "core/rng.h"
+
+/* ---- parameters ------------------------------------------------------------------------------ */
+
+typedef enum psti_param_type {
+    PSTI_P_INT,   /* int64_t */
+    PSTI_P_FLOAT, /* double */
+    PSTI_P_BOOL,  /* bool */
+    PSTI_P_WORD,  /* int: index into words */
+    PSTI_P_LIST   /* psti_list of numbers; one number stands for a list of one */
+} psti_param_type;
+
+enum { PSTI_LIST_MAX = 8 };
+typedef struct psti_list {
+    int count;
+    double v[PSTI_LIST_MAX];
+} psti_list;
+
+typedef struct psti_param {
+    const char *name; /* NULL ends the table */
+    psti_param_type type;
+    size_t offset; /* in the op's parameter struct */
+    double min, max;
+    int min_count, max_count; /* lists */
+    bool whole;               /* lists: integers only */
+    const char *const *words; /* words, NULL-terminated */
+    const char *def;          /* default as pipeline text; NULL = required */
+    const char *help;
+} psti_param;
+
+/* ---- ops ------------------------------------------------------------------------------------- */
+
+enum {
+    PSTI_OP_RANDOM = 1, /* decide draws from the generator */
+    PSTI_OP_CROPS = 2, /* run reads only the window that decide put into psti_draw: the decoder need
+                          not make more */
+    PSTI_OP_GEOMETRIC = 4, /* acts on image and mask together; otherwise on images only */
+    PSTI_OP_INPLACE = 8,   /* out may be the same memory as in */
+    PSTI_OP_MOVES = 16 /* only moves values: may be lowered from after normalize to before it with
+                          the same bytes */
+};
+
+/* A picture's size before or after an op; -1 where unknown (static inference). */
+typedef struct psti_geom {
+    int64_t rows, cols, channels;
+} psti_geom;
+
+/* What was decided for one sample. */
+typedef struct psti_draw {
+    int64_t top, left, rows, cols; /* PSTI_OP_CROPS: the window of the input that is read */
+    bool act;    /* ops that may do nothing: whether they act. When false run is not called. */
+    double v[8]; /* the op's own */
+} psti_draw;
+
+/* A worker's scratch memory and tables for ops. One thread at a time. */
+typedef struct psti_op_ctx {
+    psti_buf rows, weights; /* resize: intermediate rows; bounds and weights */
+} psti_op_ctx;
+void psti_op_ctx_fini(psti_op_ctx *ctx); /* zero-initialised storage is a valid context */
+/* Bytes that the context holds, and letting go of what is larger than keep. */
+size_t psti_op_ctx_bytes(const psti_op_ctx *ctx);
+void psti_op_ctx_trim(psti_op_ctx *ctx, size_t keep);
+
+typedef struct psti_op {
+    const char *name;
+    const char *summary; /* one line */
+    const psti_param *params;
+    size_t params_bytes;
+    unsigned flags;
+    /* Checks parameters against each other after parsing; NULL if bounds suffice. Fills
+     * err->message. Must not block. */
+    int (*check)(const void *params, pst_error *err);
+    /* What comes out for a size that may be partly unknown (-1). Called while planning. */
+    void (*infer)(const void *params, const psti_geom *in, psti_geom *out);
+    /* Makes every choice for a picture of size `in` (known), from rng in a fixed order; sets *out
+     * and draw. 0, or a negative code with err filled when the picture does not fit (too small for
+     * a crop, say). Any thread, no blocking, no allocation. */
+    int (*decide)(const void *params, psti_rng *rng, const psti_geom *in, psti_draw *draw,
+                  psti_geom *out, pst_error *err);
+    /* Worker memory beyond in and out that run will use, in bytes; NULL = none. */
+    size_t (*scratch)(const void *params, const psti_draw *draw, const psti_geom *in,
+                      const psti_geom *out);
+    /* Carries the decision out on one field. `in` may be a window of the picture (in->x0, y0 …)
+     * that covers what is read. `out` comes with data, stride, shape, dtype and kind set to
+     * decide's size (stride >= a row; data has 64 readable bytes past its end); run writes every
+     * byte of each row that counts. kind PST_MASK: nearest neighbour, any channel count 1, u8 or
+     * u16. Worker thread. */
+    int (*run)(const void *params, const psti_draw *draw, psti_op_ctx *ctx, const psti_field *in,
+               psti_field *out, pst_error *err);
+} psti_op;
+
+/* The table, NULL-terminated, in the order of the documentation. */
+extern const psti_op *const psti_ops[];
+const psti_op *psti_op_find(const char *name, size_t len);
+
+/* ---- finish: the trailing normalize and to, done while writing the batch -----------------------
+ */
+
+typedef struct psti_finish {
+    bool normalize;
+    int channels; /* of the pictures it will see: 1, 3 or 4 */
+    double mean[4], std[4];
+    int dtype;  /* PST_U8, PST_F16, PST_BF16, PST_F32; masks also PST_I64, PST_I32, PST_U16 */
+    int layout; /* PST_NHWC or PST_NCHW; PST_LAYOUT_NONE for masks */
+    /* Filled by psti_finish_init: value = x * scale[c] - bias[c], in float, in this order. */
+    float scale[4], bias[4];
+} psti_finish;
+
+/* Parameter tables of normalize and to, for the pipeline's parser. */
+typedef struct psti_normalize_params {
+    int preset; /* 0 none, 1 imagenet, 2 half (mean 0.5, std 0.5), 3 clip */
+    psti_list mean, std;
+} psti_normalize_params;
+typedef struct psti_to_params {
+    int dtype;  /* index into words: u8 f16 bf16 f32 i64 … → psti_to_dtype */
+    int layout; /* 0 = as it is, 1 = nhwc, 2 = nchw */
+} psti_to_params;
+extern const psti_param psti_normalize_table[], psti_to_table[];
+int psti_to_dtype(const psti_to_params *params); /* pst_dtype, or 0 = as it is */
+/* Mean and std of a preset or the lists; fills err->message when lists are missing or of unequal
+ * length. */
+int psti_normalize_values(const psti_normalize_params *params, psti_list *mean, psti_list *std,
+                          pst_error *err);
+
+void psti_finish_init(psti_finish *finish);
+/* Writes one field, densely packed, to dst (64-byte aligned not required). dst must hold rows *
+ * cols * channels * dtype bytes. */
+void psti_finish_write(const psti_finish *finish, const psti_field *in, uint8_t *dst);
+
+#endif

@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Carrying out: one stage on every picture it acts on, and finish. A picture goes back and forth
+ * between its two buffers; ops that can work in place do. Worker threads; nothing blocks, and once
+ * buffers are large enough nothing is allocated. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/clock.h"
+#include "core/memory.h"
+#include "core/status.h"
+#include "pipeline/pipeline_priv.h"
+
+/* ---- decode ---------------------------------------------------------------------------------- */
+
+/* The rule of what damage does, in one place: a sample is bad if a row is damaged that it uses. */
+static int check_damage(const psti_shot *shot, int64_t first_damaged_row, pst_error *err)
+{
+    if (first_damaged_row >= shot->used_rows)
+        return 0;
+    return psti_fail(err, PST_ECORRUPT, "decode", NULL,
+                     "rows are damaged from %lld on, of %lld; rows up to %lld are used",
+                     (long long)first_damaged_row, (long long)shot->facts.rows,
+                     (long long)shot->used_rows);
+}
+
+static int run_decoder(psti_work *work, psti_kit *kit, int p, int64_t known, pst_error *err)
+{
+    psti_shot *shot = &work->shots[p];
+    int rc = psti_work_open(work, kit, p, err);
+    if (rc == 0)
+        rc = psti_decoder_need(kit->decoder, &shot->window, &shot->need, err);
+    if (rc == 0 && psti_buf_need(PSTI_MEM_PIPELINE, &shot->buf[0], shot->need.out_bytes) < 0)
+        rc = psti_fail(err, -ENOMEM, "decode", NULL, "out of memory for a picture of %zu bytes",
+                       shot->need.out_bytes);
+    if (rc == 0)
+        rc = psti_decoder_run(kit->decoder, &shot->need, known, shot->buf[0].data, &shot->now, err);
+    if (rc == 0)
+        kit->warnings += (uint64_t)psti_decoder_warnings(kit->decoder);
+    psti_kit_close(kit);
+    shot->at = 0;
+    return rc;
+}
+
+static int decode_picture(psti_work *work, psti_kit *kit, int p, pst_error *err)
+{
+    psti_shot *shot = &work->shots[p];
+    const int64_t known = work->inputs[work->plan->pictures[p].input].known_damage;
+    int rc = known < 0 ? 0 : check_damage(shot, known, err);
+    if (rc == 0)
+        rc = run_decoder(work, kit, p, known, err);
+    if (rc == 0) {
+        if (shot->facts.unsure_end && known < 0)
+            shot->damage = shot->now.first_damaged_row;
+        rc = check_damage(shot, shot->now.first_damaged_row, err);
+    }
+    return rc < 0 ? psti_work_fail(work, "decode", p, rc, err) : 0;
+}
+
+/* ---- ops ------------------------------------------------------------------------------------- */
+
+static bool same_size(const psti_field *in, const psti_geom *out)
+{
+    return in->shape[0] == out->rows && in->shape[1] == out->cols &&
+           in->shape[2] == out->channels && in->whole_rows == out->rows &&
+           in->whole_cols == out->cols;
+}
+
+/* The field that an op writes: where it stands, or in the picture's other buffer. */
+static int place_output(psti_shot *shot, const psti_op *op, const psti_geom *size, psti_field *out)
+{
+    *out = shot->now;
+    out->first_damaged_row = PSTI_ROWS_SOUND;
+    if ((op->flags & PSTI_OP_INPLACE) && same_size(&shot->now, size))
+        return 0;
+    size_t bytes;
+    if (!psti_geom_bytes(size, shot->now.dtype, &bytes))
+        return -EOVERFLOW;
+    if (psti_buf_need(PSTI_MEM_PIPELINE, &shot->buf[!shot->at], bytes) < 0)
+        return -ENOMEM;
+    out->shape[0] = out->whole_rows = size->rows;
+    out->shape[1] = out->whole_cols = size->cols;
+    out->shape[2] = size->channels;
+    out->x0 = out->y0 = 0;
+    out->data = shot->buf[!shot->at].data;
+    out->bytes = bytes;
+    out->stride = bytes / (size_t)size->rows;
+    return 0;
+}
+
+static int run_op(psti_work *work, psti_kit *kit, int p, pst_error *err)
+{
+    const psti_stage *stage = &work->plan->stages[work->cursor];
+    const psti_step *step = psti_work_at(work, work->cursor, p);
+    psti_shot *shot = &work->shots[p];
+    psti_field out;
+    if (!step->draw.act)
+        return 0;
+    int rc = place_output(shot, stage->type.op, &step->out, &out);
+    if (rc < 0)
+        psti_fail(err, rc, stage->type.name, NULL, "out of memory for a picture of %lld x %lld",
+                  (long long)step->out.rows, (long long)step->out.cols);
+    else
+        rc = stage->type.op->run(stage->params, &step->draw, &kit->ops, &shot->now, &out, err);
+    if (rc < 0)
+        return psti_work_fail(work, stage->type.name, p, rc, err);
+    if (out.data != shot->now.data)
+        shot->at = !shot->at;
+    shot->now = out;
+    return 0;
+}
+
+int psti_work_step(psti_work *work, psti_kit *kit, pst_error *err)
+{
+    const psti_plan *plan = work->plan;
+    if (work->cursor >= plan->stage_count)
+        return 0;
+    const psti_stage *stage = &plan->stages[work->cursor];
+    const uint64_t start = psti_now_ns();
+    int rc = 0;
+    for (int p = 0; rc == 0 && p < plan->picture_count; p++) {
+        if (!(stage->pictures & (uint32_t)1 << p))
+            continue;
+        rc = stage->type.role == PSTI_ROLE_DECODE ? decode_picture(work, kit, p, err)
+                                                  : run_op(work, kit, p, err);
+    }
+    kit->stage_ns[work->cursor] += psti_now_ns() - start;
+    kit->stage_runs[work->cursor]++;
+    if (rc < 0)
+        return rc;
+    work->cursor++;
+    return work->cursor < plan->stage_count;
+}
+
+/* ---- results --------------------------------------------------------------------------------- */
+
+const psti_field *psti_work_field(const psti_work *work, int output)
+{
+    const int picture = work->plan->picture_of[output];
+    return picture < 0 ? &work->fields[output] : &work->shots[picture].now;
+}
+
+size_t psti_work_shape(const psti_work *work, int output, int64_t shape[PST_MAX_RANK])
+{
+    const psti_plan_output *out = &work->plan->outputs[output];
+    const psti_field *field = psti_work_field(work, output);
+    if (work->plan->picture_of[output] < 0) {
+        memcpy(shape, field->shape, sizeof field->shape);
+        return field->bytes;
+    }
+    const int first = out->layout == PST_NCHW;
+    shape[first] = field->shape[0];
+    shape[first + 1] = field->shape[1];
+    if (out->layout != PST_LAYOUT_NONE)
+        shape[first ? 0 : 2] = field->shape[2];
+    return (size_t)field->shape[0] * (size_t)field->shape[1] * (size_t)field->shape[2] *
+           psti_dtype_bytes(out->dtype);
+}
+
+void psti_work_finish(const psti_work *work, psti_kit *kit, int output, uint8_t *dst)
+{
+    const uint64_t start = psti_now_ns();
+    const psti_field *field = psti_work_field(work, output);
+    if (work->plan->picture_of[output] >= 0) {
+        psti_finish finish = work->plan->outputs[output].finish;
+        finish.channels = (int)field->shape[2];
+        psti_finish_write(&finish, field, dst);
+    } else if (field->bytes) {
+        memcpy(dst, field->data, field->bytes);
+    }
+    kit->stage_ns[work->plan->stage_count] += psti_now_ns() - start;
+    kit->stage_runs[work->plan->stage_count] += output == work->plan->counted_output;
+}
+
+int64_t psti_work_damage(const psti_work *work, int input)
+{
+    if (!work->plan || work->plan->picture_of[input] < 0)
+        return -1;
+    return work->shots[work->plan->picture_of[input]].damage;
+}

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Pipeline text to plan, and carrying a plan out on one sample.
+ *
+ * A plan is made once per job and then only read. A psti_work is one sample on its way: its fields,
+ * its buffers and its cursor (the next stage); it can be put aside between two stages and taken up
+ * by another worker. A psti_kit is a worker's decoder and scratch memory. */
+#ifndef PSTI_PIPELINE_PIPELINE_H
+#define PSTI_PIPELINE_PIPELINE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "codec/codec.h"
+#include "core/hash.h"
+#include "op/op.h"
+
+/* ---- text ------------------------------------------------------------------------------------ */
+
+typedef struct psti_pipeline psti_pipeline;
+/* Errors carry the byte offset in the text, the word, and the nearest known one. */
+int psti_pipeline_parse(const char *text, psti_pipeline **out, pst_error *err);
+void psti_pipeline_free(psti_pipeline *pipeline);
+const char *psti_pipeline_text(const psti_pipeline *pipeline); /* canonical */
+/* Of the whole canonical text; of the decoded form; of the augmented form. */
+typedef struct psti_fingerprints {
+    psti_id128 whole, decoded, augmented;
+} psti_fingerprints;
+psti_fingerprints psti_pipeline_fingerprints(const psti_pipeline *pipeline);
+
+/* ---- plan: the pipeline on a dataset's fields
+ * ------------------------------------------------------ */
+
+/* A field of the dataset that the job delivers. */
+typedef struct psti_plan_input {
+    char name[PST_NAME_BYTES];
+    int kind;     /* pst_kind: IMAGE and MASK run through the ops; others pass through */
+    bool encoded; /* bytes to be decoded (jpeg, png, npy); false: raw bytes, text or a value of the
+                     manifest */
+    int dtype, rank;
+    int64_t shape[PST_MAX_RANK]; /* -1 where unknown */
+} psti_plan_input;
+
+/* What finish will write for it. */
+typedef struct psti_plan_output {
+    char name[PST_NAME_BYTES];
+    int kind, dtype, layout, rank;
+    int64_t shape[PST_MAX_RANK]; /* of one sample; -1 where it varies */
+    psti_finish finish;          /* pictures */
+} psti_plan_output;
+
+typedef struct psti_plan psti_plan;
+int psti_plan_new(const psti_pipeline *pipeline, const psti_plan_input *inputs, int count,
+                  psti_plan **out, pst_error *err);
+void psti_plan_free(psti_plan *plan); /* a plan needs the pipeline it was made from no longer */
+int psti_plan_outputs(const psti_plan *plan, const psti_plan_output **out);
+/* Stages for statistics: "decode", the ops, "finish". */
+int psti_plan_stage_count(const psti_plan *plan);
+const char *psti_plan_stage_name(const psti_plan *plan, int stage);
+/* How many leading stages make the decoded form: those before the first random op. */
+int psti_plan_decoded_stages(const psti_plan *plan);
+/* Decodes pictures whole even where a window would do: for tests that compare both ways. Before the
+ * plan is shared. */
+void psti_plan_force_full(psti_plan *plan, bool force);
+
+/* ---- work ------------------------------------------------------------------------------------ */
+
+typedef struct psti_kit {
+    psti_decoder *decoder;
+    psti_op_ctx ops;
+    /* Counted per stage of the plan at hand; the owner collects. */
+    uint64_t stage_ns[PST_STAGES_MAX], stage_runs[PST_STAGES_MAX];
+    uint64_t warnings;
+    /* Whose header the decoder has read: a number of this kit and one of the reading; a work that
+     * remembers both may go on. */
+    uint64_t id, opened;
+    bool open;
+} psti_kit;
+int psti_kit_init(psti_kit *kit);
+void psti_kit_fini(psti_kit *kit);
+
+typedef struct psti_work psti_work;
+psti_work *psti_work_new(void);
+void psti_work_free(psti_work *work);
+
+/* One input's bytes. The memory stays the caller's and valid until the work is done or cleared. */
+typedef struct psti_input {
+    const uint8_t *bytes;
+    size_t size;
+    int64_t known_damage; /* see psti_decoder_run; -1 if nothing is known */
+} psti_input;
+
+/* Takes a sample on: reads headers, makes every decision up to where sizes are known, sets the
+ * cursor to the first stage. inputs: one per plan input, in order; bytes == NULL where the sample
+ * lacks an optional field (then an error if it is a picture). */
+int psti_work_start(psti_work *work, psti_kit *kit, const psti_plan *plan, const psti_rng_key *key,
+                    const psti_input *inputs, pst_error *err);
+/* Bytes that the remaining stages will take beyond the inputs: the work's buffers, libraries,
+ * scratch. Upper bound. After start. */
+size_t psti_work_need(const psti_work *work);
+/* Runs the stage at the cursor. 1: more to run; 0: ready for finish; negative: the sample is bad,
+ * err says where. */
+int psti_work_step(psti_work *work, psti_kit *kit, pst_error *err);
+/* The finished field for output i: picture before finish, or raw bytes. Valid until the work starts
+ * another sample or is cleared. */
+const psti_field *psti_work_field(const psti_work *work, int output);
+/* True shape (finish layout applied) and packed bytes of output i. */
+size_t psti_work_shape(const psti_work *work, int output, int64_t shape[PST_MAX_RANK]);
+/* Writes output i packed to dst (psti_work_shape's size). */
+void psti_work_finish(const psti_work *work, psti_kit *kit, int output, uint8_t *dst);
+/* First damaged row that decoding found for input i (remember it), PSTI_ROWS_SOUND, or -1 when it
+ * need not be remembered. */
+int64_t psti_work_damage(const psti_work *work, int input);
+/* Lets go of buffers larger than keep bytes in all, and of the inputs. */
+void psti_work_clear(psti_work *work, psti_kit *kit, size_t keep);
+/* Bytes that work and kit hold now. */
+size_t psti_work_bytes(const psti_work *work, const psti_kit *kit);
+
+#endif

@@ -1,0 +1,295 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What the files of this room share: tokens, the tree, the registry of words, the bound pipeline
+ * and the plan. Nothing outside src/pipeline includes it. */
+#ifndef PSTI_PIPELINE_PRIV_H
+#define PSTI_PIPELINE_PRIV_H
+
+#include "pipeline/pipeline.h"
+
+enum {
+    PSTI_TEXT_MAX = 65536,  /* bytes of a pipeline text */
+    PSTI_TOKENS_MAX = 8192, /* tokens of a text */
+    PSTI_TOKEN_BYTES = 255, /* bytes of one token */
+    PSTI_DEPTH_MAX = 16,    /* chains and lists inside each other */
+    PSTI_OPS_MAX = 256,     /* ops of a text; the place of an op must fit 16 bits */
+    PSTI_INPUTS_MAX = 64,   /* fields of a plan */
+    PSTI_PICTURES_MAX = 16  /* pictures of a plan; bits of a mask */
+};
+
+/* ---- text.c: a growing string, numbers without the locale ------------------------------------ */
+
+typedef struct psti_text {
+    char *data; /* terminated once anything was added */
+    size_t len, cap;
+    bool failed; /* out of memory: what follows is dropped */
+} psti_text;
+
+void psti_text_add(psti_text *text, const char *bytes, size_t len);
+void psti_text_puts(psti_text *text, const char *word);
+/* False when the value is not finite. text is a number by the grammar. */
+bool psti_number_parse(const char *text, size_t len, double *out);
+enum { PSTI_NUMBER_BYTES = 32 };
+/* The shortest form that reads back as the same value. */
+void psti_number_print(double value, char out[PSTI_NUMBER_BYTES]);
+
+/* ---- lex.c ----------------------------------------------------------------------------------- */
+
+typedef enum psti_token_type {
+    PSTI_T_END,
+    PSTI_T_WORD,
+    PSTI_T_NUMBER,
+    PSTI_T_STRING,
+    PSTI_T_OPEN,
+    PSTI_T_CLOSE,
+    PSTI_T_COMMA,
+    PSTI_T_EQUALS,
+    PSTI_T_COLON,
+    PSTI_T_SEMICOLON,
+    PSTI_T_BAR,
+    PSTI_T_BARS
+} psti_token_type;
+
+typedef struct psti_token {
+    psti_token_type type;
+    uint32_t offset, len; /* in the text; strings: without their quotes */
+    double number;
+} psti_token;
+
+typedef struct psti_lexer {
+    const char *text;
+    size_t len, at;
+    int count;
+} psti_lexer;
+
+int psti_lex(psti_lexer *lex, psti_token *out, pst_error *err);
+
+/* ---- parse.c: the tree ----------------------------------------------------------------------- */
+
+typedef enum psti_node_type {
+    PSTI_N_ROOT,
+    PSTI_N_BLOCK, /* children: FIELD ..., then OP ... */
+    PSTI_N_FIELD, /* its name */
+    PSTI_N_BATCH, /* what stands after "||"; children: OP ... */
+    PSTI_N_OP,    /* its name; children: ARG and CHAIN */
+    PSTI_N_ARG,   /* the keyword, len 0 if positional; child: the value */
+    PSTI_N_CHAIN, /* number: the integer before the colon; children: OP ... */
+    PSTI_N_NUMBER,
+    PSTI_N_WORD,
+    PSTI_N_STRING,
+    PSTI_N_LIST /* children: values */
+} psti_node_type;
+
+/* Nodes name each other by index, so that the array may move while it grows; 0, the root, stands
+ * for none. */
+typedef struct psti_node {
+    psti_node_type type;
+    uint32_t offset, len;
+    double number;
+    int child, next;
+} psti_node;
+
+typedef struct psti_tree {
+    const char *text; /* the caller's */
+    psti_node *nodes;
+    int count, cap;
+} psti_tree;
+
+/* A whole pipeline below the root. The tree is empty on failure. */
+int psti_tree_parse(psti_tree *tree, const char *text, pst_error *err);
+/* One value, below the root: defaults of parameter tables. */
+int psti_tree_parse_value(psti_tree *tree, const char *text, pst_error *err);
+void psti_tree_fini(psti_tree *tree);
+
+/* ---- nearest.c ------------------------------------------------------------------------------- */
+
+/* Candidate i, or NULL past the end. */
+typedef const char *psti_candidate(int i, const void *user);
+/* The candidate that was probably meant, or NULL when none is near. */
+const char *psti_nearest(const char *word, size_t len, psti_candidate *at, const void *user);
+/* Writes `: did you mean "x"?`, or `; known: a, b, c` when nothing is near. */
+void psti_suggest(char *buf, size_t cap, const char *word, size_t len, psti_candidate *at,
+                  const void *user);
+
+/* ---- registry.c: every word that may stand where an op stands -------------------------------- */
+
+typedef enum psti_role {
+    PSTI_ROLE_DECODE,
+    PSTI_ROLE_BYTES,
+    PSTI_ROLE_OP,
+    PSTI_ROLE_NORMALIZE,
+    PSTI_ROLE_TO
+} psti_role;
+
+typedef struct psti_op_type {
+    const char *name, *summary;
+    const psti_param *params;
+    size_t params_bytes;
+    psti_role role;
+    const psti_op *op; /* PSTI_ROLE_OP */
+} psti_op_type;
+
+typedef struct psti_decode_params {
+    int color; /* psti_color */
+    bool orient;
+} psti_decode_params;
+
+/* The index-th, in the order of the documentation; false past the end. */
+bool psti_op_type_at(int index, psti_op_type *out);
+bool psti_op_type_find(const char *name, size_t len, psti_op_type *out);
+psti_candidate psti_op_type_name;
+/* Does nothing else than being written into the batch: normalize, to. */
+static inline bool psti_op_type_finishes(const psti_op_type *type)
+{
+    return type->role == PSTI_ROLE_NORMALIZE || type->role == PSTI_ROLE_TO;
+}
+static inline bool psti_op_type_random(const psti_op_type *type)
+{
+    return type->role == PSTI_ROLE_OP && (type->op->flags & PSTI_OP_RANDOM);
+}
+
+/* ---- param.c: one parameter of a table ------------------------------------------------------- */
+
+/* Reads a value node into the parameter struct; errors name op and parameter and stand at the
+ * value. */
+int psti_param_store(const psti_param *param, const char *op, const psti_tree *tree, int node,
+                     void *params, pst_error *err);
+int psti_param_default(const psti_param *param, const char *op, void *params, pst_error *err);
+bool psti_param_equal(const psti_param *param, const void *a, const void *b);
+void psti_param_print(const psti_param *param, const void *params, psti_text *out);
+/* For help: "int", "1..65536". */
+const char *psti_param_type_name(const psti_param *param);
+void psti_param_range(const psti_param *param, char *buf, size_t cap);
+
+/* ---- bind.c: the pipeline -------------------------------------------------------------------- */
+
+typedef struct psti_bound {
+    psti_op_type type;
+    void *params; /* owned */
+    int place;    /* index in the whole text: the op's part of the random key */
+    int block;
+    uint32_t offset; /* in the text it was read from, for errors of the plan */
+} psti_bound;
+
+typedef struct psti_block_field {
+    char name[PST_NAME_BYTES];
+    uint32_t offset;
+} psti_block_field;
+
+typedef struct psti_block {
+    psti_block_field *fields; /* owned */
+    int field_count;          /* 0 = every field the ops fit */
+} psti_block;
+
+struct psti_pipeline {
+    psti_block *blocks;
+    int block_count;
+    psti_bound *ops;
+    int op_count;
+    char *text; /* canonical */
+    psti_fingerprints prints;
+};
+
+/* Fills text and prints of a bound pipeline (canon.c). */
+int psti_pipeline_canon(psti_pipeline *pipeline, pst_error *err);
+
+/* ---- plan.c ---------------------------------------------------------------------------------- */
+
+/* A stage: one decode or op, on some of the pictures. */
+typedef struct psti_stage {
+    psti_op_type type;
+    void *params; /* owned copy: a plan needs its pipeline no longer than psti_plan_new */
+    int place;
+    uint32_t pictures; /* bit p: acts on picture p */
+    int leader;        /* the picture that decisions are made from */
+    bool lowered;      /* stands behind normalize or to of a picture */
+} psti_stage;
+
+typedef struct psti_plan_picture {
+    int input;
+    int channels; /* that normalize wants; 0: any */
+    psti_decode_options decode;
+} psti_plan_picture;
+
+/* What the text says about a picture's finish while the plan is made. */
+typedef struct psti_track {
+    bool decoded;
+    const psti_bound *normalize, *to; /* NULL: not given */
+    psti_geom geom;                   /* as far as known */
+} psti_track;
+
+struct psti_plan {
+    psti_plan_input *inputs;
+    psti_plan_output *outputs; /* one per input, in the same order */
+    int count;
+    int picture_of[PSTI_INPUTS_MAX]; /* index into pictures, -1: passes through */
+    psti_plan_picture pictures[PSTI_PICTURES_MAX];
+    int picture_count;
+    psti_stage stages[PST_STAGES_MAX];
+    int stage_count;    /* without finish */
+    int decoded_stages; /* leading ones without randomness */
+    int counted_output; /* the output whose finish counts as a run of that stage */
+    bool force_full;
+};
+
+/* Fills output i, from the picture's track or, where track is NULL, from the input (outputs.c). */
+int psti_plan_output_of(psti_plan *plan, int i, bool raw, const psti_track *track, pst_error *err);
+/* Checks normalize and to against what came before on that picture; then they belong to the track
+ * (outputs.c). */
+int psti_track_normalize(psti_track *track, const psti_bound *op, const psti_plan_input *field,
+                         pst_error *err);
+int psti_track_to(psti_track *track, const psti_bound *op, const psti_plan_input *field,
+                  pst_error *err);
+
+/* ---- work ------------------------------------------------------------------------------------ */
+
+/* One stage on one picture, as decided. */
+typedef struct psti_step {
+    psti_draw draw;
+    psti_geom in, out;
+} psti_step;
+
+/* A picture in hand. */
+typedef struct psti_shot {
+    psti_picture facts;
+    psti_window window; /* to be decoded; rows == 0: all */
+    int64_t used_rows;  /* damage at or after this row does no harm */
+    psti_decode_need need;
+    int64_t damage; /* psti_work_damage */
+    psti_field now; /* lies in buf[at] once decoded */
+    psti_buf buf[2];
+    int at;
+} psti_shot;
+
+struct psti_work {
+    const psti_plan *plan; /* NULL: no sample in hand */
+    int cursor;
+    psti_input *inputs;
+    int inputs_cap;
+    psti_field *fields; /* of what passes through */
+    int fields_cap;
+    psti_shot *shots; /* those past the plan's pictures keep their buffers */
+    int shots_cap;
+    psti_step *steps; /* [stage][picture] */
+    int steps_cap;
+    /* Which kit's decoder has which picture's header read, see psti_kit. */
+    uint64_t kit_id, kit_opened;
+    int open_picture;
+};
+
+static inline psti_step *psti_work_at(const psti_work *work, int stage, int picture)
+{
+    return &work->steps[stage * work->plan->picture_count + picture];
+}
+
+/* Bytes of a picture of this size without gaps; false when it passes what a size can hold. */
+bool psti_geom_bytes(const psti_geom *geom, int dtype, size_t *out);
+/* Makes every decision and says what to decode (decide.c). Headers have been read. */
+int psti_work_decide(psti_work *work, const psti_rng_key *key, pst_error *err);
+/* Opens picture p in the kit's decoder unless it is open there; fills the shot's facts (kit.c). */
+int psti_work_open(psti_work *work, psti_kit *kit, int picture, pst_error *err);
+void psti_kit_close(psti_kit *kit);
+/* Completes an error with the stage and, where there are several pictures, the field. Returns code.
+ */
+int psti_work_fail(const psti_work *work, const char *stage, int picture, int code, pst_error *err);
+
+#endif

@@ -1,0 +1,387 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * A pipeline on a dataset's fields: which op acts on which picture, in which order. Ops keep their
+ * order; normalize and to are taken out of it and done while writing the batch, so an op that only
+ * moves values and stands behind them is thereby lowered to before them. Made once per job, then
+ * only read, by any thread. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/memory.h"
+#include "core/status.h"
+#include "pipeline/pipeline_priv.h"
+
+typedef struct planner {
+    const psti_pipeline *pipeline;
+    psti_plan *plan;
+    bool raw[PSTI_INPUTS_MAX]; /* pictures that pass as bytes */
+    psti_track tracks[PSTI_PICTURES_MAX];
+    pst_error *err;
+} planner;
+
+static bool is_picture(const psti_plan_input *input)
+{
+    return input->encoded && (input->kind == PST_IMAGE || input->kind == PST_MASK);
+}
+
+/* ---- which fields ---------------------------------------------------------------------------- */
+
+static const char *field_at(int i, const void *user)
+{
+    const psti_plan *plan = user;
+    return i < plan->count ? plan->inputs[i].name : NULL;
+}
+
+/* Index of the input that a block names, which must be a picture; or a negative code. */
+static int find_field(const planner *p, const psti_block_field *field)
+{
+    for (int i = 0; i < p->plan->count; i++) {
+        const psti_plan_input *input = &p->plan->inputs[i];
+        if (strcmp(input->name, field->name) != 0)
+            continue;
+        if (is_picture(input))
+            return i;
+        return psti_fail_at(p->err, PST_EPIPELINE, "pipeline", NULL, field->offset,
+                            "the field %s is no picture: ops act on images and masks", field->name);
+    }
+    char hint[300];
+    psti_suggest(hint, sizeof hint, field->name, strlen(field->name), field_at, p->plan);
+    return psti_fail_at(p->err, PST_EPIPELINE, "pipeline", NULL, field->offset,
+                        "the data has no field \"%s\"%s", field->name, hint);
+}
+
+static int fail_op(const planner *p, const psti_bound *op, const char *why, const char *field)
+{
+    return psti_fail_at(p->err, PST_EPIPELINE, "pipeline", NULL, op->offset, "%s %s%s%s",
+                        op->type.name, why, field ? " " : "", field ? field : "");
+}
+
+/* Marks what `bytes` lets through. It holds for a field as a whole, so it is known before any op is
+ * looked at. */
+static int mark_raw(planner *p, const psti_bound *op)
+{
+    const psti_block *block = &p->pipeline->blocks[op->block];
+    for (int i = 0; i < block->field_count; i++) {
+        const int field = find_field(p, &block->fields[i]);
+        if (field < 0)
+            return field;
+        p->raw[field] = true;
+    }
+    for (int i = 0; block->field_count == 0 && i < p->plan->count; i++)
+        p->raw[i] = is_picture(&p->plan->inputs[i]);
+    return 0;
+}
+
+static int find_pictures(planner *p)
+{
+    psti_plan *plan = p->plan;
+    for (int i = 0; i < p->pipeline->op_count; i++)
+        if (p->pipeline->ops[i].type.role == PSTI_ROLE_BYTES) {
+            const int rc = mark_raw(p, &p->pipeline->ops[i]);
+            if (rc < 0)
+                return rc;
+        }
+    for (int i = 0; i < plan->count; i++) {
+        plan->picture_of[i] = -1;
+        if (p->raw[i] || !is_picture(&plan->inputs[i]))
+            continue;
+        if (plan->picture_count == PSTI_PICTURES_MAX)
+            return psti_fail(p->err, PST_EFIELD, "pipeline", NULL,
+                             "a job delivers at most %d pictures a sample: name fewer fields",
+                             PSTI_PICTURES_MAX);
+        p->tracks[plan->picture_count].geom = (psti_geom){-1, -1, -1};
+        plan->pictures[plan->picture_count].input = i;
+        plan->picture_of[i] = plan->picture_count++;
+    }
+    return 0;
+}
+
+static const psti_plan_input *input_of(const planner *p, int picture)
+{
+    return &p->plan->inputs[p->plan->pictures[picture].input];
+}
+
+/* Whether the op acts on masks too; decode does, and `to` where it is told. */
+static bool fits_masks(const psti_bound *op)
+{
+    return op->type.role == PSTI_ROLE_DECODE ||
+           (op->type.role == PSTI_ROLE_OP && (op->type.op->flags & PSTI_OP_GEOMETRIC));
+}
+
+static int named_targets(const planner *p, const psti_bound *op, uint32_t *out)
+{
+    const psti_block *block = &p->pipeline->blocks[op->block];
+    for (int i = 0; i < block->field_count; i++) {
+        const int field = find_field(p, &block->fields[i]);
+        if (field < 0)
+            return field;
+        const psti_plan_input *input = &p->plan->inputs[field];
+        if (p->raw[field])
+            return fail_op(p, op, "cannot act on what passes as bytes: field", input->name);
+        if (input->kind == PST_MASK && !fits_masks(op) && op->type.role != PSTI_ROLE_TO)
+            return fail_op(p, op, "acts on images only, not on the mask", input->name);
+        *out |= (uint32_t)1 << p->plan->picture_of[field];
+    }
+    return 0;
+}
+
+/* Every picture the op fits; decode fits those that are not decoded yet. */
+static uint32_t fitting_targets(const planner *p, const psti_bound *op)
+{
+    uint32_t out = 0;
+    for (int i = 0; i < p->plan->picture_count; i++) {
+        if (op->type.role == PSTI_ROLE_DECODE && p->tracks[i].decoded)
+            continue;
+        if (input_of(p, i)->kind == PST_IMAGE || fits_masks(op))
+            out |= (uint32_t)1 << i;
+    }
+    return out;
+}
+
+static int targets_of(const planner *p, const psti_bound *op, uint32_t *out)
+{
+    *out = 0;
+    if (p->pipeline->blocks[op->block].field_count)
+        return named_targets(p, op, out);
+    *out = fitting_targets(p, op);
+    if (*out)
+        return 0;
+    bool any = false;
+    for (int i = 0; i < p->plan->count; i++)
+        any |= is_picture(&p->plan->inputs[i]);
+    if (op->type.role == PSTI_ROLE_DECODE && !any)
+        return 0;
+    return fail_op(p, op,
+                   op->type.role == PSTI_ROLE_DECODE
+                       ? "finds every picture decoded or passed as bytes"
+                       : "finds no field of the data to act on",
+                   NULL);
+}
+
+/* ---- stages ---------------------------------------------------------------------------------- */
+
+static int leader_of(const planner *p, uint32_t pictures)
+{
+    int mask = -1;
+    for (int i = 0; i < p->plan->picture_count; i++) {
+        if (!(pictures & (uint32_t)1 << i))
+            continue;
+        if (input_of(p, i)->kind == PST_IMAGE)
+            return i;
+        if (mask < 0)
+            mask = i;
+    }
+    return mask;
+}
+
+/* What of finish the picture has met already, or NULL. */
+static const psti_bound *finish_before(const psti_track *track)
+{
+    return track->normalize ? track->normalize : track->to;
+}
+
+static int add_stage(planner *p, const psti_bound *op, uint32_t pictures)
+{
+    psti_plan *plan = p->plan;
+    if (plan->stage_count == PST_STAGES_MAX - 1)
+        return psti_fail_at(p->err, PST_EPIPELINE, "pipeline", NULL, op->offset,
+                            "more than %d ops before finish", PST_STAGES_MAX - 1);
+    const size_t bytes = op->type.params_bytes ? op->type.params_bytes : 1;
+    void *params = psti_malloc(PSTI_MEM_PIPELINE, bytes);
+    if (!params)
+        return psti_fail(p->err, -ENOMEM, "pipeline", NULL, "out of memory for the plan");
+    if (op->type.params_bytes)
+        memcpy(params, op->params, op->type.params_bytes);
+    const bool sure = !psti_op_type_random(&op->type);
+    if (sure && plan->decoded_stages == plan->stage_count)
+        plan->decoded_stages++;
+    bool lowered = false;
+    for (int i = 0; i < plan->picture_count; i++)
+        lowered |= (pictures & (uint32_t)1 << i) && finish_before(&p->tracks[i]);
+    plan->stages[plan->stage_count++] = (psti_stage){.type = op->type,
+                                                     .params = params,
+                                                     .place = op->place,
+                                                     .pictures = pictures,
+                                                     .lowered = lowered,
+                                                     .leader = leader_of(p, pictures)};
+    return 0;
+}
+
+static int plan_decode(planner *p, const psti_bound *op, int picture)
+{
+    const psti_decode_params *params = op->params;
+    const psti_plan_input *input = input_of(p, picture);
+    psti_track *track = &p->tracks[picture];
+    if (track->decoded)
+        return fail_op(p, op, "comes twice for field", input->name);
+    track->decoded = true;
+    p->plan->pictures[picture].decode = (psti_decode_options){.kind = input->kind,
+                                                              .color = params->color,
+                                                              .orient = params->orient,
+                                                              .limits = psti_limits_default};
+    if (input->kind == PST_MASK || params->color == PSTI_COLOR_GRAY)
+        track->geom.channels = 1;
+    else if (params->color == PSTI_COLOR_RGB)
+        track->geom.channels = 3;
+    return 0;
+}
+
+/* An op with a fill lays values of its own into the picture; after normalize they would be others.
+ */
+static bool only_moves(const psti_op *op)
+{
+    for (const psti_param *param = op->params; param->name; param++)
+        if (strcmp(param->name, "fill") == 0)
+            return false;
+    return op->flags & PSTI_OP_MOVES;
+}
+
+/* An op in the middle: what is lowered past normalize or to must give the same bytes there. */
+static int plan_middle(planner *p, const psti_bound *op, int picture)
+{
+    psti_track *track = &p->tracks[picture];
+    const psti_bound *before = finish_before(track);
+    if (before && !only_moves(op->type.op))
+        return psti_fail_at(p->err, PST_EPIPELINE, "pipeline", NULL, op->offset,
+                            "%s cannot come after %s: put it before", op->type.name,
+                            before->type.name);
+    const psti_geom in = track->geom;
+    op->type.op->infer(op->params, &in, &track->geom);
+    return 0;
+}
+
+static int plan_on_picture(planner *p, const psti_bound *op, int picture)
+{
+    psti_track *track = &p->tracks[picture];
+    const psti_plan_input *input = input_of(p, picture);
+    if (op->type.role == PSTI_ROLE_DECODE)
+        return plan_decode(p, op, picture);
+    if (!track->decoded)
+        return psti_fail_at(
+            p->err, PST_EPIPELINE, "pipeline", NULL, op->offset,
+            "%s comes before the field %s is decoded: a pipeline starts with decode", op->type.name,
+            input->name);
+    switch (op->type.role) {
+    case PSTI_ROLE_NORMALIZE:
+        return psti_track_normalize(track, op, input, p->err);
+    case PSTI_ROLE_TO:
+        return psti_track_to(track, op, input, p->err);
+    default:
+        return plan_middle(p, op, picture);
+    }
+}
+
+static int plan_op(planner *p, const psti_bound *op)
+{
+    uint32_t pictures;
+    if (op->type.role == PSTI_ROLE_BYTES)
+        return 0;
+    int rc = targets_of(p, op, &pictures);
+    for (int i = 0; rc == 0 && i < p->plan->picture_count; i++)
+        if (pictures & (uint32_t)1 << i)
+            rc = plan_on_picture(p, op, i);
+    if (rc == 0 && pictures && !psti_op_type_finishes(&op->type))
+        rc = add_stage(p, op, pictures);
+    return rc;
+}
+
+/* ---- the whole ------------------------------------------------------------------------------- */
+
+static int plan_outputs(planner *p)
+{
+    psti_plan *plan = p->plan;
+    plan->counted_output = -1;
+    for (int i = 0; i < plan->count; i++) {
+        const int picture = plan->picture_of[i];
+        const psti_track *track = picture < 0 ? NULL : &p->tracks[picture];
+        if (track && !track->decoded)
+            return psti_fail(p->err, PST_EPIPELINE, "pipeline", NULL,
+                             "the field %s is a picture that nothing decodes: write \"%s: decode\" "
+                             "or \"%s: bytes\", or leave it out of the fields",
+                             plan->inputs[i].name, plan->inputs[i].name, plan->inputs[i].name);
+        const int rc = psti_plan_output_of(plan, i, p->raw[i], track, p->err);
+        if (rc < 0)
+            return rc;
+        if (track && plan->counted_output < 0)
+            plan->counted_output = i;
+    }
+    if (plan->counted_output < 0)
+        plan->counted_output = 0;
+    return 0;
+}
+
+static int reserve(planner *p, const psti_plan_input *inputs, int count)
+{
+    if (count < 0 || count > PSTI_INPUTS_MAX)
+        return psti_fail(p->err, PST_EFIELD, "pipeline", NULL,
+                         "a job delivers at most %d fields: name fewer", PSTI_INPUTS_MAX);
+    psti_plan *plan = p->plan = psti_calloc(PSTI_MEM_PIPELINE, 1, sizeof *plan);
+    if (plan) {
+        plan->inputs = psti_calloc(PSTI_MEM_PIPELINE, (size_t)count + 1, sizeof *plan->inputs);
+        plan->outputs = psti_calloc(PSTI_MEM_PIPELINE, (size_t)count + 1, sizeof *plan->outputs);
+    }
+    if (!plan || !plan->inputs || !plan->outputs)
+        return psti_fail(p->err, -ENOMEM, "pipeline", NULL, "out of memory for the plan");
+    plan->count = count;
+    if (count)
+        memcpy(plan->inputs, inputs, (size_t)count * sizeof *inputs);
+    for (int i = 0; i < count; i++)
+        plan->inputs[i].name[PST_NAME_BYTES - 1] = 0;
+    return 0;
+}
+
+int psti_plan_new(const psti_pipeline *pipeline, const psti_plan_input *inputs, int count,
+                  psti_plan **out, pst_error *err)
+{
+    planner p = {.pipeline = pipeline, .err = err};
+    *out = NULL;
+    int rc = reserve(&p, inputs, count);
+    if (rc == 0)
+        rc = find_pictures(&p);
+    for (int i = 0; rc == 0 && i < pipeline->op_count; i++)
+        rc = plan_op(&p, &pipeline->ops[i]);
+    if (rc == 0)
+        rc = plan_outputs(&p);
+    if (rc == 0)
+        *out = p.plan;
+    else
+        psti_plan_free(p.plan);
+    return rc;
+}
+
+void psti_plan_free(psti_plan *plan)
+{
+    if (!plan)
+        return;
+    for (int i = 0; i < plan->stage_count; i++)
+        psti_free(plan->stages[i].params);
+    psti_free(plan->inputs);
+    psti_free(plan->outputs);
+    psti_free(plan);
+}
+
+int psti_plan_outputs(const psti_plan *plan, const psti_plan_output **out)
+{
+    *out = plan->outputs;
+    return plan->count;
+}
+
+int psti_plan_stage_count(const psti_plan *plan)
+{
+    return plan->stage_count + 1;
+}
+
+const char *psti_plan_stage_name(const psti_plan *plan, int stage)
+{
+    return stage < plan->stage_count ? plan->stages[stage].type.name : "finish";
+}
+
+int psti_plan_decoded_stages(const psti_plan *plan)
+{
+    return plan->decoded_stages;
+}
+
+void psti_plan_force_full(psti_plan *plan, bool force)
+{
+    plan->force_full = force;
+}

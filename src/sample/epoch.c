@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The order of one epoch: position -> (sample id, occurrence). Shuffled and sequential epochs
+ * compute both. With replacement the draw is computed and a table keeps the occurrences; without, a
+ * table keeps the sequence. Opened and closed by the engine, read by any thread; the order must
+ * outlive its epochs. */
+#include <assert.h>
+#include <errno.h>
+
+#include "core/status.h"
+#include "sample/sample_priv.h"
+
+struct psti_epoch {
+    const psti_order *order;
+    psti_stream stream;           /* weighted */
+    psti_permutation permutation; /* shuffle */
+    uint32_t *table; /* with replacement: occurrences before repeating; without: indices */
+};
+
+static int64_t drawn_at(const void *user, int64_t position)
+{
+    const psti_epoch *epoch = user;
+    const double u = psti_stream_unit(&epoch->stream, (uint64_t)position);
+    return psti_weights_find(&epoch->order->weights, u);
+}
+
+static int count_drawn(psti_epoch *epoch)
+{
+    const psti_order *order = epoch->order;
+    epoch->table = psti_calloc(PSTI_MEM_SAMPLE, (size_t)order->base, sizeof *epoch->table);
+    if (!epoch->table)
+        return -ENOMEM;
+    return psti_count_earlier(order->base, order->count, drawn_at, epoch, epoch->table);
+}
+
+static int prepare(psti_epoch *epoch, uint64_t number)
+{
+    const psti_order *order = epoch->order;
+    switch (order->sampler) {
+    case PST_SHUFFLE:
+        psti_permutation_init(&epoch->permutation, (uint64_t)order->count, order->seed, number);
+        return 0;
+    case PST_WEIGHTED:
+        epoch->stream = psti_stream_of(order->seed, number, PSTI_STREAM_WEIGHTED);
+        return count_drawn(epoch);
+    case PST_WEIGHTED_ONCE:
+        epoch->stream = psti_stream_of(order->seed, number, PSTI_STREAM_WEIGHTED_ONCE);
+        return psti_weights_race(order, &epoch->stream, &epoch->table);
+    default:
+        return 0;
+    }
+}
+
+int psti_epoch_open(const psti_order *order, uint64_t epoch, psti_epoch **out, pst_error *err)
+{
+    *out = NULL;
+    psti_epoch *e = psti_calloc(PSTI_MEM_SAMPLE, 1, sizeof *e);
+    if (e)
+        e->order = order;
+    if (!e || prepare(e, epoch) < 0) {
+        psti_epoch_close(e);
+        return psti_fail(err, -ENOMEM, "sampler", NULL,
+                         "out of memory for the order of epoch %llu, %lld positions",
+                         (unsigned long long)epoch, (long long)psti_order_length(order));
+    }
+    *out = e;
+    return 0;
+}
+
+void psti_epoch_close(psti_epoch *epoch)
+{
+    if (!epoch)
+        return;
+    psti_free(epoch->table);
+    psti_free(epoch);
+}
+
+/* What stands at a position before repeating: an index into the ids, and its earlier occurrences.
+ */
+static int64_t index_at(const psti_epoch *epoch, int64_t base, uint32_t *earlier)
+{
+    const psti_order *order = epoch->order;
+    *earlier = 0;
+    switch (order->sampler) {
+    case PST_SHUFFLE:
+        return (int64_t)psti_permutation_at(&epoch->permutation, (uint64_t)base);
+    case PST_WEIGHTED:
+        *earlier = epoch->table[base];
+        return drawn_at(epoch, base);
+    case PST_WEIGHTED_ONCE:
+        return epoch->table[base];
+    case PST_GIVEN:
+        *earlier = order->earlier ? order->earlier[base] : 0;
+        return base;
+    default:
+        return base;
+    }
+}
+
+void psti_epoch_at(const psti_epoch *epoch, int64_t position, int64_t *id, uint32_t *occurrence)
+{
+    const psti_order *order = epoch->order;
+    assert(position >= 0 && position < psti_order_length(order));
+    const uint32_t repeat = (uint32_t)order->repeat;
+    uint32_t earlier;
+    const int64_t index = index_at(epoch, position / repeat, &earlier);
+    *id = psti_id_list_at(&order->ids, index);
+    *occurrence = earlier * repeat + (uint32_t)(position % repeat);
+}

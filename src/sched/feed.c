@@ -1,0 +1,432 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Feeds, seen from the consumer: opening, taking batches, moving between epochs, what was consumed,
+ * closing. */
+#include <errno.h>
+#include <string.h>
+
+#include "core/futex.h"
+#include "sched/sched_priv.h"
+
+/* ---- small helpers --------------------------------------------------------------------------- */
+
+void feed_wake(psti_feed *feed)
+{
+    atomic_fetch_add(&feed->wake, 1);
+    psti_futex_wake_all(&feed->wake);
+}
+
+void psti_feed_abort(psti_feed *feed)
+{
+    atomic_store(&feed->aborted, true);
+    feed_wake(feed);
+}
+
+/* A started sample is delivered or bad: the reorder window moves on. */
+void start_done_locked(psti_feed *feed, uint64_t start)
+{
+    if (!feed->started_done || start < feed->start_base)
+        return;
+    feed->started_done[start % feed->start_cells] = 1;
+    while (feed->start_base < feed->start_next &&
+           feed->started_done[feed->start_base % feed->start_cells])
+        feed->start_base++;
+}
+
+static size_t damage_slot(const damage_map *map, int64_t id, int field)
+{
+    size_t i = (size_t)psti_mix64((uint64_t)id * 32 + (uint64_t)field) & (map->cap - 1);
+    while (map->at[i].used && (map->at[i].id != id || map->at[i].field != field))
+        i = (i + 1) & (map->cap - 1);
+    return i;
+}
+
+int64_t damage_get(const damage_map *map, int64_t id, int field)
+{
+    if (!map->count)
+        return -1;
+    const size_t i = damage_slot(map, id, field);
+    return map->at[i].used ? map->at[i].row : -1;
+}
+
+void damage_put(damage_map *map, int64_t id, int field, int64_t row)
+{
+    if (2 * (map->count + 1) > map->cap) {
+        damage_map larger = {.cap = map->cap ? 2 * map->cap : 64, .count = map->count};
+        larger.at = psti_calloc(PSTI_MEM_SCHED, larger.cap, sizeof *larger.at);
+        if (!larger.at)
+            return; /* it is only remembered for speed */
+        for (size_t i = 0; i < map->cap; i++)
+            if (map->at[i].used)
+                larger.at[damage_slot(&larger, map->at[i].id, map->at[i].field)] = map->at[i];
+        psti_free(map->at);
+        *map = larger;
+    }
+    struct damage *d = &map->at[damage_slot(map, id, field)];
+    map->count += !d->used;
+    *d = (struct damage){id, field, 1, row};
+}
+
+/* ---- opening --------------------------------------------------------------------------------- */
+
+static way choose_way(const psti_feed *feed)
+{
+    if (feed->spec.mode == PST_ORDER_READY)
+        return feed->layout.dense ? CLAIM : HEAP;
+    return feed->layout.dense && !feed->spec.skip ? FIXED : QUEUE;
+}
+
+static int64_t default_window(const psti_feed *feed)
+{
+    const int64_t batch = feed->spec.batch, length = psti_order_length(feed->spec.order);
+    int64_t window = 8 * batch > 512 ? 8 * batch : 512;
+    if (window > length / 10)
+        window = length / 10;
+    return window;
+}
+
+/* A sample is overtaken by those started before it and by those started after it, so half of R may
+ * be started beyond the oldest that is not delivered. One batch of that is kept back: it may be
+ * needed to complete the open batch. At least two batches, or nothing could be full. */
+static int open_window(psti_feed *feed)
+{
+    if (feed->spec.mode != PST_ORDER_READY)
+        return 0;
+    const int64_t wide = feed->spec.window > 0 ? feed->spec.window : default_window(feed);
+    const int64_t least = 2 * (int64_t)feed->spec.batch;
+    const int64_t half = wide / 2 - feed->spec.batch;
+    feed->window = half > least ? half : least;
+    feed->start_cells = (uint64_t)(feed->window + least);
+    feed->started_done = psti_calloc(PSTI_MEM_SCHED, (size_t)feed->start_cells, 1);
+    return feed->started_done ? 0 : -ENOMEM;
+}
+
+static uint64_t ring_bytes(const psti_feed *feed, int depth)
+{
+    const uint64_t spare = feed->way == FIXED ? 2 : 3;
+    return feed->layout.bytes * ((uint64_t)depth + spare);
+}
+
+/* As deep a ring as asked for, less if bytes are short. */
+static int open_ring_locked(psti_feed *feed, pst_error *err)
+{
+    psti_pool *pool = feed->pool;
+    const uint64_t listing = psti_dataset_bytes(feed->spec.data);
+    for (int depth = feed->spec.ready_depth; depth >= 1; depth--) {
+        /* Prefer a shallower ring to one that takes more than half of the budget. */
+        const uint64_t bytes = ring_bytes(feed, depth) + listing;
+        if (depth > 1 && bytes > pool->budget.limit / 2)
+            continue;
+        if (!pool_fixed_take_locked(pool, bytes))
+            continue;
+        feed->depth = depth;
+        feed->fixed_bytes = bytes;
+        feed->blocks_max = depth + (feed->way == FIXED ? 2 : 3);
+        feed->outstanding_max = (int64_t)(depth + 1) * feed->spec.batch;
+        return 0;
+    }
+    const uint64_t kept =
+        (uint64_t)pool->worker_count * (KEEP_MOST - pool->keep); /* more, with a larger budget */
+    const uint64_t needed =
+        (pool->fixed + kept + ring_bytes(feed, 1) + listing) / 7 * 8 + (1u << 20);
+    return psti_fail(err, PST_EBUDGET, "memory", NULL,
+                     "batches of %.1f MiB and the listing of %.1f MiB need a budget of at least "
+                     "%.0f MiB; it is %.1f "
+                     "MiB. Give more memory, or use a smaller batch",
+                     (double)feed->layout.bytes / 0x1p20, (double)listing / 0x1p20,
+                     (double)needed / 0x1p20 + 1.0, (double)pool->budget.limit / 0x1p20);
+}
+
+static int feed_prepare(psti_feed *feed, pst_error *err)
+{
+    psti_dataset_fields(feed->spec.data, &feed->source);
+    psti_plan_outputs(feed->spec.plan, &feed->out);
+    int rc = layout_make(feed, &feed->layout, err);
+    if (rc < 0)
+        return rc;
+    feed->way = choose_way(feed);
+    feed->next_epoch = feed->spec.first_epoch;
+    feed->end_epoch = feed->spec.epochs ? feed->spec.first_epoch + feed->spec.epochs : UINT64_MAX;
+    feed->opened_ns = psti_now_ns();
+    if (ring_new(feed, &feed->ring) < 0 || open_window(feed) < 0)
+        return psti_fail(err, -ENOMEM, "job", NULL, "out of memory while opening the job");
+    return 0;
+}
+
+int psti_feed_open(psti_pool *pool, const psti_feed_spec *spec, psti_feed **out, pst_error *err)
+{
+    psti_feed *feed = psti_calloc(PSTI_MEM_SCHED, 1, sizeof *feed);
+    if (!feed) {
+        psti_plan_free(spec->plan);
+        psti_order_free(spec->order);
+        return psti_fail(err, -ENOMEM, "job", NULL, "out of memory while opening the job");
+    }
+    feed->pool = pool;
+    feed->spec = *spec;
+    psti_dataset_ref(spec->data);
+    int rc = feed_prepare(feed, err);
+    pthread_mutex_lock(&pool->lock);
+    if (rc == 0)
+        rc = open_ring_locked(feed, err);
+    feed->next = pool->feeds;
+    pool->feeds = feed;
+    feed->started = rc == 0;
+    pool_pump_locked(pool);
+    pthread_mutex_unlock(&pool->lock);
+    if (rc < 0) {
+        psti_feed_close(feed);
+        return rc;
+    }
+    *out = feed;
+    return 0;
+}
+
+/* ---- closing --------------------------------------------------------------------------------- */
+
+void cancel_all_locked(psti_feed *feed)
+{
+    while (feed->runs) {
+        run *r = feed->runs;
+        feed->runs = r->next;
+        feed->run_count--;
+        run_cancel_locked(r);
+        run_unref_locked(r);
+    }
+    feed->start_base = feed->start_next;
+}
+
+static void unlink_locked(psti_feed *feed)
+{
+    psti_pool *pool = feed->pool;
+    psti_feed **at = &pool->feeds;
+    while (*at != feed)
+        at = &(*at)->next;
+    *at = feed->next;
+    if (pool->turn == feed)
+        pool->turn = NULL;
+}
+
+void psti_feed_close(psti_feed *feed)
+{
+    if (!feed)
+        return;
+    psti_pool *pool = feed->pool;
+    ring_detach(feed->ring);
+    pthread_mutex_lock(&pool->lock);
+    feed->closing = true;
+    cancel_all_locked(feed);
+    while (feed->inflight > 0)
+        pthread_cond_wait(&pool->room, &pool->lock);
+    unlink_locked(feed);
+    while (feed->free_blocks) {
+        pst_batch *block = feed->free_blocks;
+        feed->free_blocks = block->next;
+        block_free(block);
+    }
+    record_free_all(feed);
+    pool_fixed_give_locked(pool, feed->fixed_bytes);
+    pthread_mutex_unlock(&pool->lock);
+    if (feed->ring)
+        ring_unref(feed->ring);
+    psti_plan_free(feed->spec.plan);
+    psti_order_free(feed->spec.order);
+    psti_dataset_unref(feed->spec.data);
+    psti_free(feed->started_done);
+    psti_free(feed->damage.at);
+    psti_free(feed);
+}
+
+/* ---- taking batches ----------------------------------------------------------------------------
+ */
+
+enum { WAIT = 2 };
+
+static void lease_locked(psti_feed *feed, run *r, pst_batch *block)
+{
+    r->ready = block->next;
+    block->next = NULL;
+    block->state = BLOCK_LEASED;
+    atomic_fetch_add_explicit(&block->ring->refs, 1, memory_order_relaxed);
+    r->delivered++;
+    r->consumed_share = block->share_end;
+    run_settled_locked(r, block->slots);
+    for (int i = 0; i < block->slots; i++) {
+        const int64_t p = block->positions[i];
+        if (feed->spec.mode == PST_ORDER_READY) {
+            start_done_locked(feed, block->starts[i]);
+            if (block->valid[i])
+                r->used[p >> 3] |= (uint8_t)(1u << (p & 7));
+        }
+        feed->samples += block->valid[i];
+        feed->pads += !block->valid[i];
+    }
+    feed->batches++;
+    if (!feed->first_batch_ns)
+        feed->first_batch_ns = psti_now_ns() - feed->opened_ns;
+    block->run = NULL;
+    run_unref_locked(r);
+}
+
+static int fail_locked(psti_feed *feed, const pst_error *err)
+{
+    feed->error = *err;
+    return err->code;
+}
+
+/* 1 and a batch, 0 at an epoch's end, a negative code, or WAIT. */
+static int take_locked(psti_feed *feed, pst_batch **out)
+{
+    if (feed->error.code)
+        return feed->error.code;
+    run *r = feed->runs;
+    if (!r)
+        return feed->next_epoch >= feed->end_epoch ? 0 : WAIT;
+    if (r->delivered >= r->steps) {
+        feed->runs = r->next;
+        feed->run_count--;
+        run_unref_locked(r);
+        return 0;
+    }
+    pst_batch *block = r->ready;
+    if (block && (feed->spec.mode == PST_ORDER_READY || block->step == r->delivered)) {
+        if (block->error.code)
+            return fail_locked(feed, &block->error);
+        *out = block;
+        lease_locked(feed, r, block);
+        return 1;
+    }
+    /* An error ends the run, but what was complete before it comes first. */
+    const int64_t complete = r->opened - (r->open != NULL);
+    if (r->error.code && (feed->way == FIXED || r->published >= complete))
+        return fail_locked(feed, &r->error);
+    return WAIT;
+}
+
+static void note_wait_locked(psti_feed *feed, uint64_t since)
+{
+    const uint64_t waited = psti_now_ns() - since;
+    feed->waits++;
+    feed->wait_ns += waited;
+    psti_hist_add(&feed->wait_hist, waited);
+}
+
+int psti_feed_next(psti_feed *feed, int64_t timeout_ns, pst_batch **out)
+{
+    psti_pool *pool = feed->pool;
+    const uint64_t since = psti_now_ns();
+    const uint64_t until = timeout_ns < 0 ? 0 : since + (uint64_t)timeout_ns;
+    const struct timespec deadline = psti_timespec_ns(until);
+    for (;;) {
+        if (atomic_load(&feed->aborted))
+            return -ECANCELED;
+        pthread_mutex_lock(&pool->lock);
+        pool_pump_locked(pool);
+        const unsigned seen = atomic_load(&feed->wake);
+        const int rc = take_locked(feed, out);
+        if (rc == 1) {
+            note_wait_locked(feed, since);
+            pool_pump_locked(pool);
+        }
+        const bool first = rc == 1 && feed->batches == 1;
+        pthread_mutex_unlock(&pool->lock);
+        if (first)
+            psti_dataset_verify(feed->spec.data);
+        if (rc != WAIT)
+            return rc;
+        if (timeout_ns >= 0 && psti_now_ns() >= until)
+            return -ETIMEDOUT;
+        psti_futex_wait(&feed->wake, seen, timeout_ns < 0 ? NULL : &deadline);
+    }
+}
+
+/* ---- epochs ---------------------------------------------------------------------------------- */
+
+int psti_feed_set_epoch(psti_feed *feed, uint64_t epoch)
+{
+    psti_pool *pool = feed->pool;
+    pthread_mutex_lock(&pool->lock);
+    const bool next_anyway = !feed->runs && feed->next_epoch == epoch;
+    while (feed->runs) {
+        run *r = feed->runs;
+        if (r->number == epoch && r->delivered == 0 && !r->base_prefix && !r->base &&
+            !r->error.code)
+            break;
+        feed->runs = r->next;
+        feed->run_count--;
+        run_cancel_locked(r);
+        run_unref_locked(r);
+    }
+    if (!feed->runs && !next_anyway) {
+        feed->start_base = feed->start_next;
+        feed->next_epoch = epoch;
+    }
+    feed->error.code = 0;
+    feed_wake(feed);
+    pool_pump_locked(pool);
+    pthread_mutex_unlock(&pool->lock);
+    return 0;
+}
+
+uint64_t psti_feed_epoch(psti_feed *feed)
+{
+    pthread_mutex_lock(&feed->pool->lock);
+    const uint64_t epoch = feed->runs ? feed->runs->number : feed->next_epoch;
+    pthread_mutex_unlock(&feed->pool->lock);
+    return epoch;
+}
+
+int64_t psti_feed_steps(psti_feed *feed)
+{
+    const psti_feed_spec *s = &feed->spec;
+    const psti_deal_spec whole = {.length = psti_order_length(s->order),
+                                  .batch = s->batch,
+                                  .rank = s->rank,
+                                  .world = s->world,
+                                  .ends = s->ends};
+    psti_deal *deal;
+    if (psti_deal_new(&whole, &deal, NULL) < 0)
+        return -ENOMEM;
+    const int64_t steps = psti_deal_steps(deal);
+    psti_deal_free(deal);
+    return steps;
+}
+
+void psti_feed_error(psti_feed *feed, pst_error *out)
+{
+    pthread_mutex_lock(&feed->pool->lock);
+    *out = feed->error;
+    pthread_mutex_unlock(&feed->pool->lock);
+}
+
+void psti_feed_stats(psti_feed *feed, pst_job_stats *out)
+{
+    psti_pool *pool = feed->pool;
+    pthread_mutex_lock(&pool->lock);
+    out->samples = feed->samples;
+    out->batches = feed->batches;
+    out->skipped = feed->skipped;
+    out->pads = feed->pads;
+    out->warnings = feed->warnings;
+    out->waits = feed->waits;
+    out->wait_ns = feed->wait_ns;
+    out->wait_p50_ns = psti_hist_quantile(&feed->wait_hist, 0.5);
+    out->wait_p99_ns = psti_hist_quantile(&feed->wait_hist, 0.99);
+    out->first_batch_ns = feed->first_batch_ns;
+    out->bytes_read = feed->bytes_read;
+    out->peak_bytes = psti_budget_peak(&pool->budget);
+    out->ready_depth = (uint32_t)feed->depth;
+    int count = 0;
+    pst_stage_stats *s = out->stages;
+    memcpy(s[count].name, "read", 5);
+    s[count].runs = feed->read_runs;
+    s[count++].total_ns = feed->read_ns;
+    const int stages = psti_plan_stage_count(feed->spec.plan);
+    for (int i = 0; i < stages && count < PST_STAGES_MAX; i++, count++) {
+        const char *name = psti_plan_stage_name(feed->spec.plan, i);
+        memset(s[count].name, 0, sizeof s[count].name);
+        strncpy(s[count].name, name, sizeof s[count].name - 1);
+        s[count].runs = feed->stage_runs[i];
+        s[count].total_ns = feed->stage_ns[i];
+    }
+    out->stage_count = (uint32_t)count;
+    pthread_mutex_unlock(&pool->lock);
+}

@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The pool: worker threads, the reader, the byte budget and its three parts. Workers take the
+ * oldest runnable task of the feed whose turn it is; between tasks they send out the next reads. */
+#include <errno.h>
+#include <malloc.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "sched/sched_priv.h"
+
+/* ---- budget ---------------------------------------------------------------------------------- */
+
+uint64_t pool_encoded_max_locked(const psti_pool *pool)
+{
+    const uint64_t limit = pool->budget.limit;
+    return limit > pool->fixed ? (limit - pool->fixed) / 4 : 0;
+}
+
+bool pool_fixed_take_locked(psti_pool *pool, uint64_t bytes)
+{
+    /* An eighth stays for reading and for samples at work. */
+    const uint64_t most = pool->budget.limit - pool->budget.limit / 8;
+    if (pool->fixed > most || bytes > most - pool->fixed)
+        return false;
+    while (!psti_budget_try(&pool->budget, bytes))
+        pthread_cond_wait(&pool->room, &pool->lock);
+    pool->fixed += bytes;
+    return true;
+}
+
+void pool_fixed_give_locked(psti_pool *pool, uint64_t bytes)
+{
+    pool->fixed -= bytes;
+    psti_budget_give(&pool->budget, bytes);
+    pthread_cond_broadcast(&pool->room);
+}
+
+static int extra_refused(const psti_pool *pool, uint64_t bytes, uint64_t most, pst_error *err)
+{
+    const uint64_t needed = pool->fixed + bytes + bytes / 3 + 1;
+    return psti_fail(
+        err, PST_EBUDGET, "memory", NULL,
+        "preparing this sample takes %.1f MiB, the budget of %.1f MiB leaves %.1f MiB; give at "
+        "least %.0f MiB",
+        (double)(bytes + pool->keep) / 0x1p20, (double)pool->budget.limit / 0x1p20,
+        (double)(most + pool->keep) / 0x1p20, (double)needed / 0x1p20 + 1.0);
+}
+
+int pool_extra_take(psti_pool *pool, uint64_t bytes, pst_error *err)
+{
+    int rc = 0;
+    pthread_mutex_lock(&pool->lock);
+    const uint64_t ticket = pool->tickets_given++;
+    while (pool->tickets_served != ticket)
+        pthread_cond_wait(&pool->room, &pool->lock);
+    for (;;) {
+        const uint64_t most = pool->budget.limit - pool->fixed - pool_encoded_max_locked(pool);
+        if (bytes > most) {
+            rc = extra_refused(pool, bytes, most, err);
+            break;
+        }
+        if (pool->extra + bytes <= most && psti_budget_try(&pool->budget, bytes)) {
+            pool->extra += bytes;
+            break;
+        }
+        pthread_cond_wait(&pool->room, &pool->lock);
+    }
+    pool->tickets_served++;
+    pthread_cond_broadcast(&pool->room);
+    pthread_mutex_unlock(&pool->lock);
+    return rc;
+}
+
+void pool_extra_give(psti_pool *pool, uint64_t bytes)
+{
+    /* The C library may keep what a decoder freed: give it back before others are told that it is
+     * free. */
+    if (bytes >= (4u << 20))
+        malloc_trim(0);
+    pthread_mutex_lock(&pool->lock);
+    pool->extra -= bytes;
+    psti_budget_give(&pool->budget, bytes);
+    pthread_cond_broadcast(&pool->room);
+    pthread_mutex_unlock(&pool->lock);
+}
+
+/* ---- work ------------------------------------------------------------------------------------ */
+
+void pool_signal_locked(psti_pool *pool)
+{
+    if (pool->idle > 0)
+        pthread_cond_signal(&pool->work);
+}
+
+void pool_pump_locked(psti_pool *pool)
+{
+    bool sent = true;
+    while (sent && !pool->stopping) {
+        sent = false;
+        for (psti_feed *feed = pool->feeds; feed; feed = feed->next)
+            sent |= task_dispatch_locked(feed);
+    }
+}
+
+static task *take_runnable_locked(psti_pool *pool)
+{
+    psti_feed *feed = pool->turn ? pool->turn : pool->feeds;
+    for (psti_feed *first = feed; feed;) {
+        psti_feed *after = feed->next ? feed->next : pool->feeds;
+        if (feed->runnable) {
+            task *t = feed->runnable;
+            feed->runnable = t->next;
+            pool->turn = after;
+            return t;
+        }
+        feed = after == first ? NULL : after;
+    }
+    return NULL;
+}
+
+static void *work_loop(void *arg)
+{
+    worker *w = arg;
+    psti_pool *pool = w->pool;
+    pthread_mutex_lock(&pool->lock);
+    while (!pool->stopping) {
+        pool_pump_locked(pool);
+        task *t = take_runnable_locked(pool);
+        if (!t) {
+            pool->idle++;
+            pthread_cond_wait(&pool->work, &pool->lock);
+            pool->idle--;
+            continue;
+        }
+        pthread_mutex_unlock(&pool->lock);
+        task_run(w, t);
+        pthread_mutex_lock(&pool->lock);
+    }
+    pthread_mutex_unlock(&pool->lock);
+    return NULL;
+}
+
+/* ---- making and freeing ------------------------------------------------------------------------
+ */
+
+static int start_worker(psti_pool *pool, worker *w, pst_error *err)
+{
+    w->pool = pool;
+    w->work = psti_work_new();
+    if (!w->work || psti_kit_init(&w->kit) < 0)
+        return psti_fail(err, -ENOMEM, "engine", NULL, "out of memory while starting workers");
+    sigset_t all, old;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    const int rc = pthread_create(&w->thread, NULL, work_loop, w);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    if (rc)
+        return psti_fail(err, -rc, "engine", NULL, "cannot start a worker thread: %s",
+                         pst_strerror(-rc));
+    w->started = true;
+    char name[16];
+    snprintf(name, sizeof name, "pst-work-%d", (int)(w - pool->workers) % 100000);
+    pthread_setname_np(w->thread, name);
+    return 0;
+}
+
+static size_t keep_per_worker(uint64_t memory, int workers)
+{
+    const uint64_t share = memory / 4 / (uint64_t)workers;
+    return (size_t)(share < KEEP_LEAST ? KEEP_LEAST : share > KEEP_MOST ? KEEP_MOST : share);
+}
+
+static int start(psti_pool *pool, const psti_pool_spec *spec, pst_error *err)
+{
+    pool->keep = keep_per_worker(spec->memory_bytes, spec->workers);
+    const uint64_t kept = (uint64_t)pool->keep * (uint64_t)spec->workers;
+    if (kept > spec->memory_bytes / 2)
+        return psti_fail(err, PST_EBUDGET, "memory", NULL,
+                         "%d workers need a budget of at least %.0f MiB; it is %.1f MiB",
+                         spec->workers, (double)kept * 2 / 0x1p20,
+                         (double)spec->memory_bytes / 0x1p20);
+    psti_budget_force(&pool->budget, kept);
+    pool->fixed = kept;
+    pool->task_count = spec->io_depth + 2 * spec->workers;
+    pool->tasks = psti_calloc(PSTI_MEM_SCHED, (size_t)pool->task_count, sizeof *pool->tasks);
+    pool->workers = psti_calloc(PSTI_MEM_SCHED, (size_t)spec->workers, sizeof *pool->workers);
+    if (!pool->tasks || !pool->workers)
+        return psti_fail(err, -ENOMEM, "engine", NULL, "out of memory while starting the engine");
+    for (int i = 0; i < pool->task_count; i++) {
+        pool->tasks[i].next = pool->free_tasks;
+        pool->free_tasks = &pool->tasks[i];
+    }
+    int rc = psti_reader_open(spec->io, spec->io_depth, &pool->reader, err);
+    pool->worker_count = spec->workers;
+    for (int i = 0; rc == 0 && i < spec->workers; i++)
+        rc = start_worker(pool, &pool->workers[i], err);
+    return rc;
+}
+
+int psti_pool_new(const psti_pool_spec *spec, psti_pool **out, pst_error *err)
+{
+    psti_pool *pool = psti_calloc(PSTI_MEM_SCHED, 1, sizeof *pool);
+    if (!pool)
+        return psti_fail(err, -ENOMEM, "engine", NULL, "out of memory while starting the engine");
+    pthread_mutex_init(&pool->lock, NULL);
+    pthread_cond_init(&pool->work, NULL);
+    pthread_cond_init(&pool->room, NULL);
+    psti_budget_init(&pool->budget, spec->memory_bytes);
+    const int rc = start(pool, spec, err);
+    if (rc < 0) {
+        psti_pool_free(pool);
+        return rc;
+    }
+    *out = pool;
+    return 0;
+}
+
+void psti_pool_free(psti_pool *pool)
+{
+    if (!pool)
+        return;
+    pthread_mutex_lock(&pool->lock);
+    pool->stopping = true;
+    pthread_cond_broadcast(&pool->work);
+    pthread_mutex_unlock(&pool->lock);
+    for (int i = 0; pool->workers && i < pool->worker_count; i++) {
+        worker *w = &pool->workers[i];
+        if (w->started)
+            pthread_join(w->thread, NULL);
+        psti_work_free(w->work);
+        psti_kit_fini(&w->kit);
+    }
+    psti_reader_close(pool->reader);
+    for (int i = 0; pool->tasks && i < pool->task_count; i++) {
+        psti_free(pool->tasks[i].reads);
+        psti_buf_free(&pool->tasks[i].bytes);
+    }
+    psti_free(pool->tasks);
+    psti_free(pool->workers);
+    psti_budget_fini(&pool->budget);
+    pthread_cond_destroy(&pool->room);
+    pthread_cond_destroy(&pool->work);
+    pthread_mutex_destroy(&pool->lock);
+    psti_free(pool);
+}
+
+psti_budget *psti_pool_budget(psti_pool *pool)
+{
+    return &pool->budget;
+}
+
+int psti_pool_io(const psti_pool *pool)
+{
+    return psti_reader_kind(pool->reader);
+}

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The scheduler: a pool of workers with one reader and one byte budget, and feeds, each the stream
+ * of batches of one job. The engine turns public options into these; nothing here knows the public
+ * API's option structs. */
+#ifndef PSTI_SCHED_SCHED_H
+#define PSTI_SCHED_SCHED_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/budget.h"
+#include "pipeline/pipeline.h"
+#include "sample/sample.h"
+#include "source/source.h"
+
+/* ---- pool ------------------------------------------------------------------------------------ */
+
+typedef struct psti_pool psti_pool;
+typedef struct psti_pool_spec {
+    int workers, io_depth, io;
+    uint64_t memory_bytes;
+} psti_pool_spec;
+
+int psti_pool_new(const psti_pool_spec *spec, psti_pool **out, pst_error *err);
+/* Every feed must be closed. Joins the threads. NULL is fine. */
+void psti_pool_free(psti_pool *pool);
+psti_budget *psti_pool_budget(psti_pool *pool);
+int psti_pool_io(
+    const psti_pool *pool); /* the backend that reads: PST_IO_URING or PST_IO_THREADS */
+
+/* ---- feed ------------------------------------------------------------------------------------ */
+
+typedef struct psti_feed psti_feed;
+
+/* A field that the job delivers. */
+typedef struct psti_feed_field {
+    int source;  /* index among the dataset's fields */
+    int packing; /* pst_packing wanted; 0 = dense where the shape is known, else ragged */
+} psti_feed_field;
+
+typedef struct psti_feed_spec {
+    psti_dataset *data; /* the feed takes its own reference */
+    psti_plan *plan;    /* taken over, also on failure; plan inputs correspond to fields */
+    psti_order *order;  /* taken over, also on failure */
+    psti_feed_field fields[PSTI_FIELDS_MAX];
+    int field_count;
+    int batch, rank, world, ends, mode; /* mode: pst_order; ends: resolved */
+    uint64_t seed, first_epoch, epochs;
+    bool skip;
+    int retries, ready_depth;
+    int64_t window;  /* R; 0 = default */
+    int64_t draw_id; /* -1 = the sample's own id */
+    /* Told of each bad sample under skip, with the pool's lock held; answers 0 or a code that ends
+     * the feed. */
+    int (*bad)(void *user, pst_error *err);
+    void *user;
+} psti_feed_spec;
+
+int psti_feed_open(psti_pool *pool, const psti_feed_spec *spec, psti_feed **out, pst_error *err);
+void psti_feed_close(psti_feed *feed);
+/* 1, 0 at an epoch's end, or negative. */
+int psti_feed_next(psti_feed *feed, int64_t timeout_ns, pst_batch **out);
+void psti_feed_abort(psti_feed *feed); /* async-signal-safe */
+int psti_feed_set_epoch(psti_feed *feed, uint64_t epoch);
+uint64_t psti_feed_epoch(psti_feed *feed);
+int64_t psti_feed_steps(psti_feed *feed);
+void psti_feed_error(psti_feed *feed, pst_error *out);
+void psti_feed_stats(psti_feed *feed, pst_job_stats *out);
+/* What was handed over in the open epoch: the parts of psti_state that the feed knows. Arrays are
+ * new (psti_state_fini). */
+int psti_feed_progress(psti_feed *feed, psti_state *out);
+/* Goes on from there; before the first batch only. */
+int psti_feed_resume(psti_feed *feed, const psti_state *state, pst_error *err);
+
+/* ---- batches --------------------------------------------------------------------------------- */
+
+const pst_batch_desc *psti_batch_desc(const pst_batch *batch);
+void psti_batch_release(pst_batch *batch);
+
+#endif

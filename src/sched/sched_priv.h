@@ -1,0 +1,335 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What the files of this room share: the structures, and who guards what.
+ *
+ * One mutex, pool->lock, guards everything below that is not marked otherwise. It is held for
+ * bookkeeping only: never while reading, decoding, copying pixels or waiting. A ring's own lock is
+ * taken before pool->lock, never after it.
+ *
+ * The life of a sample: dispatch (a task with its reads), runnable (bytes are there), running (a
+ * worker carries the plan out), placed (its slot is known and written) or bad. How it gets its slot
+ * depends on the feed's way: FIXED   strict, dense, errors raise: the slot is fixed at dispatch
+ *   CLAIM   ready, dense: the next free slot, at the moment the sample is finished
+ *   QUEUE   strict with skips, or strict without a fixed shape: in share order, once every earlier
+ * sample's fate is known HEAP    ready without a fixed shape: in order of completion With a fixed
+ * shape a sample is written straight into its batch when its slot is known in time, else staged in
+ * a record. Without one, records wait until the batch is complete and are then written once. */
+#ifndef PSTI_SCHED_SCHED_PRIV_H
+#define PSTI_SCHED_SCHED_PRIV_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/types.h>
+
+#include "core/clock.h"
+#include "core/hist.h"
+#include "core/log.h"
+#include "core/memory.h"
+#include "core/status.h"
+#include "sched/sched.h"
+
+typedef struct task task;
+typedef struct run run;
+typedef struct record record;
+typedef struct ring ring;
+
+typedef enum way { FIXED, CLAIM, QUEUE, HEAP } way;
+
+/* ---- batch blocks (block.c) --------------------------------------------------------------------
+ */
+
+enum { EXTRA_FIELDS = 3 }; /* id, key, valid */
+
+/* Where the fields of a dense batch lie; made once a feed. */
+typedef struct layout {
+    int fields; /* outputs + EXTRA_FIELDS */
+    pst_field field[PSTI_FIELDS_MAX + EXTRA_FIELDS];
+    size_t bytes; /* of the whole block */
+    bool dense;   /* every output has one shape */
+} layout;
+
+typedef enum block_state { BLOCK_FREE, BLOCK_FILLING, BLOCK_READY, BLOCK_LEASED } block_state;
+
+struct pst_batch {
+    ring *ring;
+    pst_batch *next; /* free list, ready list */
+    uint8_t *base;
+    size_t bytes;
+    block_state state;
+    bool charged; /* its bytes are in the budget */
+    run *run;
+    int64_t step;
+    int slots;         /* that the batch will have */
+    int placed;        /* slots given out */
+    int filled;        /* slots written */
+    int64_t share_end; /* share indices below it are delivered or skipped once this batch is */
+    pst_error error;   /* of the lowest bad slot; code 0 = none */
+    int error_slot;
+    /* per slot, `batch` of each */
+    int64_t *ids, *positions;
+    uint64_t *starts;
+    uint8_t *valid;
+    record **records; /* feeds without a fixed shape */
+};
+
+/* What outlives the feed as long as batches are leased. */
+struct ring {
+    pthread_mutex_t lock; /* guards feed; taken before pool->lock */
+    psti_feed *feed;      /* NULL once the feed is closed */
+    atomic_int refs;      /* the feed and each leased batch; counter, the last one frees */
+    pid_t pid;            /* of the process that made it: a forked child leaves it alone */
+};
+
+/* ---- records: finished samples that wait for their slot (record.c) ----------------------------
+ */
+
+struct record {
+    record *next;
+    psti_buf data;  /* all outputs, packed one after the other, each 64-aligned */
+    size_t charged; /* bytes in the budget */
+    size_t offset[PSTI_FIELDS_MAX], bytes[PSTI_FIELDS_MAX];
+    int64_t shape[PSTI_FIELDS_MAX][PST_MAX_RANK];
+    int64_t id, position, share;
+    uint64_t start;
+    bool valid;
+    pst_batch *block; /* where it is to be copied */
+    int slot;
+};
+
+/* A share index whose fate is known while an earlier one's is not. */
+typedef enum fate { FATE_OPEN = 0, FATE_STAGED, FATE_BAD } fate;
+typedef struct cell {
+    fate fate;
+    record *record;
+    pst_error *error; /* malloc'ed; bad samples only */
+    int64_t position;
+    bool valid;
+} cell;
+
+/* ---- run: one epoch of a feed (run.c)
+ * ------------------------------------------------------------- */
+
+struct run {
+    run *next;
+    psti_feed *feed;
+    uint64_t number; /* the epoch */
+    psti_epoch *epoch;
+    psti_deal *deal;
+    int64_t steps, share, slots; /* of this rank: steps, real positions, slots to fill (without
+                                    short: steps * batch) */
+    int64_t base_prefix;         /* a resumed epoch began after [0, base_prefix) … */
+    uint8_t *base;               /* … or after the positions of this bitmap */
+    int64_t first_step;          /* steps taken before the resume */
+
+    int64_t next_share;     /* next to dispatch */
+    int64_t inflight;       /* dispatched, fate not known */
+    int64_t outstanding;    /* dispatched, neither delivered nor bad */
+    int64_t placed;         /* slots given out */
+    int64_t bad;            /* of the share's real samples */
+    int64_t opened;         /* batches begun */
+    pst_batch *open;        /* batch being given out */
+    pst_batch *ready;       /* published, not delivered */
+    int64_t delivered;      /* batches handed over */
+    int64_t consumed_share; /* share indices delivered or skipped with what was handed over */
+    int64_t published;
+    int refs; /* tasks, blocks and the feed's list */
+    bool cancelled;
+    pst_error error; /* ends the run once what is ready is handed over; code 0 = none */
+
+    cell *cells; /* QUEUE: ring of cell_count */
+    int64_t cell_count, frontier;
+
+    uint8_t *used;    /* ready: positions handed over since */
+    int64_t *skipped; /* positions, in order of discovery */
+    int64_t *skipped_share;
+    int64_t skipped_count, skipped_cap;
+};
+
+/* ---- task (task.c) ------------------------------------------------------------------------------
+ */
+
+struct task {
+    task *next;
+    psti_feed *feed;
+    run *run;
+    uint64_t order; /* smaller runs first */
+    int64_t share, position, id;
+    uint64_t start; /* feed's start number */
+    uint32_t occurrence;
+    bool valid;
+    pst_batch *batch; /* FIXED */
+    int slot;
+    /* Reads. Written by I/O threads until reads_left is 0; partner: the release decrement in
+     * read_done. */
+    psti_read *reads;
+    int read_cap, read_count;
+    int read_field[PSTI_FIELDS_MAX];
+    atomic_int reads_left;
+    atomic_int read_status;
+    psti_buf bytes;
+    size_t charged;
+    uint64_t submitted_ns, read_ns;
+    int tries;
+    psti_input inputs[PSTI_FIELDS_MAX];
+};
+
+/* ---- feed (feed.c)
+ * -------------------------------------------------------------------------------- */
+
+/* First damaged row of files without an end marker, by (id, field): open addressing, grows. */
+typedef struct damage_map {
+    struct damage {
+        int64_t id;
+        int32_t field, used;
+        int64_t row;
+    } * at;
+    size_t cap, count;
+} damage_map;
+
+struct psti_feed {
+    psti_pool *pool;
+    psti_feed *next;
+    psti_feed_spec spec; /* data, plan, order: owned */
+    const psti_source_field *source;
+    const psti_plan_output *out;
+    way way;
+    layout layout;
+    ring *ring;
+    pst_batch *free_blocks;
+    int blocks, blocks_max; /* charged blocks that exist; that may exist */
+    int depth;
+    uint64_t fixed_bytes;    /* of the budget's fixed part: ring and listing */
+    int64_t outstanding_max; /* samples dispatched and not delivered */
+    int64_t outstanding;
+    run *runs; /* the first is the one being delivered */
+    int run_count;
+    uint64_t next_epoch, end_epoch;
+    bool exhausted; /* end_epoch reached by the consumer */
+    bool resumed, closing, started;
+    int64_t inflight;
+    pst_error error;
+
+    /* ready order: starts not delivered yet, as a ring of flags */
+    int64_t window;
+    uint64_t start_cells; /* window and two batches */
+    uint8_t *started_done;
+    uint64_t start_next, start_base;
+
+    record *free_records;
+    damage_map damage;
+    task *runnable; /* by order */
+
+    atomic_uint wake;    /* consumers wait on it; partner: psti_feed_next */
+    atomic_bool aborted; /* set by psti_feed_abort; partner: psti_feed_next */
+
+    /* statistics */
+    uint64_t samples, batches, skipped, pads, warnings, waits, wait_ns, first_batch_ns, bytes_read,
+        opened_ns;
+    uint64_t read_ns, read_runs;
+    uint64_t stage_ns[PST_STAGES_MAX], stage_runs[PST_STAGES_MAX];
+    psti_hist wait_hist;
+};
+
+/* ---- pool (pool.c)
+ * ---------------------------------------------------------------------------------- */
+
+enum {
+    KEEP_LEAST = 256 << 10,
+    KEEP_MOST = 4 << 20
+}; /* bytes that a worker may hold between samples */
+
+typedef struct worker {
+    psti_pool *pool;
+    pthread_t thread;
+    bool started;
+    psti_kit kit;
+    psti_work *work;
+} worker;
+
+struct psti_pool {
+    pthread_mutex_t lock;
+    pthread_cond_t work; /* workers wait for runnable tasks */
+    pthread_cond_t room; /* workers wait for bytes; feeds wait for their tasks to end */
+    psti_budget budget;  /* its own lock, innermost */
+    size_t keep;         /* bytes that each worker may hold without asking; fixed after start */
+    int idle;            /* workers waiting for work */
+    /* The budget in three parts: fixed (rings, manifests, what workers keep), encoded (bytes read
+     * and not yet decoded, at most a quarter of the rest), extra (what single large samples take
+     * beyond keep). */
+    uint64_t fixed, encoded, extra;
+    uint64_t tickets_given, tickets_served; /* asking for extra bytes: first come, first served */
+    bool stopping;
+    psti_feed *feeds;
+    psti_feed *turn; /* whose task is taken next */
+    task *tasks, *free_tasks;
+    int task_count, inflight;
+    uint64_t order_next;
+    psti_reader *reader;
+    worker *workers;
+    int worker_count;
+};
+
+/* block.c */
+int layout_make(psti_feed *feed, layout *out, pst_error *err);
+pst_batch *block_new(psti_feed *feed, size_t bytes);
+void block_free(pst_batch *block);
+pst_batch *block_take_locked(psti_feed *feed, run *r, int64_t step, int slots);
+void block_drop_locked(psti_feed *feed, pst_batch *block); /* back to the free list, or gone */
+uint8_t *block_slot(const pst_batch *block, const layout *l, int output, int slot);
+void block_seal(pst_batch *block, const psti_feed *feed);
+int ring_new(psti_feed *feed, ring **out);
+void ring_detach(ring *r); /* the feed closes */
+void ring_unref(ring *r);
+
+/* record.c */
+record *record_take_locked(psti_feed *feed);
+void record_drop_locked(psti_feed *feed, record *rec);
+void record_free_all(psti_feed *feed);
+int record_fill(record *rec, psti_feed *feed, const task *t, worker *w);
+void record_write(const record *rec, psti_feed *feed, pst_batch *block, int slot);
+int gather_seal(pst_batch *block, psti_feed *feed, pst_error *err);
+
+/* run.c */
+run *run_new_locked(psti_feed *feed, uint64_t number, const psti_state *from, pst_error *err);
+void run_unref_locked(run *r);
+void run_cancel_locked(run *r);
+void run_settled_locked(run *r, int64_t samples); /* delivered or bad */
+void run_fail_locked(run *r, const pst_error *err);
+bool run_dispatched_all(const run *r);
+int64_t run_position(const run *r, int64_t share, bool *valid);
+pst_batch *run_check_end_locked(run *r);
+void batch_publish_locked(pst_batch *block);
+int run_note_skip_locked(run *r, int64_t position, int64_t share);
+
+/* place.c: how finished samples get their slots */
+void place_sample(worker *w, task *t);
+void place_bad(worker *w, task *t, pst_error *err);
+
+/* task.c */
+bool task_dispatch_locked(psti_feed *feed);
+void task_run(worker *w, task *t);
+void task_done_locked(task *t);
+void task_count_locked(worker *w,
+                       task *t); /* statistics; before the sample's batch can be published */
+void write_outputs(const psti_feed *feed, const task *t, worker *w, pst_batch *block, int slot);
+int value_of(const psti_feed *feed, int field, int64_t id, const void **value, size_t *bytes);
+
+/* feed.c */
+void start_done_locked(psti_feed *feed, uint64_t start);
+void cancel_all_locked(psti_feed *feed);
+void feed_wake(psti_feed *feed);
+int64_t damage_get(const damage_map *map, int64_t id, int field);
+void damage_put(damage_map *map, int64_t id, int field, int64_t row);
+
+/* pool.c */
+void pool_pump_locked(psti_pool *pool);
+void pool_signal_locked(psti_pool *pool);
+uint64_t pool_encoded_max_locked(const psti_pool *pool);
+/* Bytes beyond keep for one sample; blocks until there is room. 0 or PST_EBUDGET with err filled.
+ */
+int pool_extra_take(psti_pool *pool, uint64_t bytes, pst_error *err);
+void pool_extra_give(psti_pool *pool, uint64_t bytes);
+/* Bytes for as long as a feed lives; false when they do not fit. */
+bool pool_fixed_take_locked(psti_pool *pool, uint64_t bytes);
+void pool_fixed_give_locked(psti_pool *pool, uint64_t bytes);
+
+#endif

@@ -1,0 +1,286 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The dataset object: building blocks for the readers of each kind, reference count, and what
+ * others ask of it. Accessors are called from any thread; see the struct's comment for what needs
+ * the lock. */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/memory.h"
+#include "core/status.h"
+#include "source/source_priv.h"
+
+const char *psti_kind_name(psti_source_kind kind)
+{
+    static const char *const names[] = {[PSTI_KIND_FOLDER] = "folder",
+                                        [PSTI_KIND_TAR] = "tar",
+                                        [PSTI_KIND_MANIFEST] = "manifest",
+                                        [PSTI_KIND_FILE] = "file"};
+    return names[kind];
+}
+
+psti_dataset *psti_dataset_new(psti_source_kind kind, const char *path, const char *root_path,
+                               int root)
+{
+    psti_dataset *data = psti_calloc(PSTI_MEM_SOURCE, 1, sizeof *data);
+    if (!data) {
+        close(root);
+        return NULL;
+    }
+    atomic_init(&data->refs, 1);
+    data->pid = getpid();
+    data->kind = kind;
+    data->root = root;
+    data->label = -1;
+    pthread_mutex_init(&data->lock, NULL);
+    data->path = psti_strdup(PSTI_MEM_SOURCE, path);
+    data->root_path = psti_strdup(PSTI_MEM_SOURCE, root_path);
+    if (!data->path || !data->root_path) {
+        psti_dataset_unref(data);
+        return NULL;
+    }
+    return data;
+}
+
+psti_dataset *psti_dataset_ref(psti_dataset *data)
+{
+    atomic_fetch_add_explicit(&data->refs, 1, memory_order_relaxed);
+    return data;
+}
+
+static void free_shards(psti_dataset *data)
+{
+    for (size_t i = 0; data->shard && i < data->shards; i++)
+        if (data->shard[i].fd >= 0)
+            close(data->shard[i].fd);
+    psti_free(data->shard);
+}
+
+void psti_dataset_unref(psti_dataset *data)
+{
+    if (!data || atomic_fetch_sub_explicit(&data->refs, 1, memory_order_acq_rel) != 1)
+        return;
+    psti_verify_stop(data);
+    free_shards(data);
+    for (int i = 0; i < data->splits; i++) {
+        psti_free(data->split[i].name);
+        psti_free(data->split[i].ids);
+    }
+    for (int i = 0; i < data->columns; i++)
+        psti_column_fini(&data->column[i]);
+    psti_free(data->split);
+    psti_free(data->class_at);
+    psti_free(data->member);
+    psti_free(data->keys);
+    psti_strings_free(&data->names);
+    psti_free(data->index_path);
+    psti_free(data->root_path);
+    psti_free(data->path);
+    if (data->root >= 0)
+        close(data->root);
+    if (data->pid == getpid())
+        pthread_mutex_destroy(&data->lock);
+    psti_free(data);
+}
+
+/* ---- building -------------------------------------------------------------------------------- */
+
+int psti_dataset_find_field(const psti_dataset *data, const char *name, size_t len)
+{
+    for (int i = 0; i < data->fields; i++) {
+        const char *there = data->field[i].info.name;
+        if (strncmp(there, name, len) == 0 && there[len] == 0)
+            return i;
+    }
+    return -1;
+}
+
+int psti_dataset_add_field(psti_dataset *data, const pst_field_info *info, bool member, int slot)
+{
+    if (data->fields == PSTI_FIELDS_MAX)
+        return PST_ELIMIT;
+    data->field[data->fields] = (psti_source_field){.info = *info, .member = member};
+    data->slot[data->fields] = (uint8_t)slot;
+    return data->fields++;
+}
+
+int psti_dataset_make_room(psti_dataset *data, int64_t count, int members)
+{
+    size_t all;
+    if (!psti_mul((size_t)count, (size_t)members, &all))
+        return -ENOMEM;
+    data->keys = psti_calloc(PSTI_MEM_SOURCE, (size_t)count, sizeof *data->keys);
+    data->member = psti_calloc(PSTI_MEM_SOURCE, all, sizeof *data->member);
+    if (!data->keys || !data->member)
+        return -ENOMEM;
+    for (size_t i = 0; i < all; i++)
+        data->member[i].length = PSTI_ABSENT;
+    data->count = count;
+    data->members = members;
+    return 0;
+}
+
+int psti_dataset_add_split(psti_dataset *data, const char *name, int64_t *ids, int64_t count,
+                           pst_error *err)
+{
+    int rc = 0;
+    for (int i = 0; i < data->splits; i++)
+        if (strcmp(data->split[i].name, name) == 0)
+            rc = psti_fail(err, PST_EDATASET, "list", data->path,
+                           "the split '%s' is defined twice; rename or remove one", name);
+    psti_split *grown = NULL;
+    char *copy = NULL;
+    if (!rc) {
+        grown = psti_realloc(PSTI_MEM_SOURCE, data->split, (size_t)data->splits + 1, sizeof *grown);
+        if (grown)
+            data->split = grown;
+        copy = grown ? psti_strdup(PSTI_MEM_SOURCE, name) : NULL;
+        if (!copy)
+            rc = psti_fail(err, -ENOMEM, "list", data->path, "out of memory");
+    }
+    if (rc) {
+        psti_free(ids);
+        return rc;
+    }
+    data->split[data->splits++] = (psti_split){.name = copy, .ids = ids, .count = count};
+    return 0;
+}
+
+static bool someone_lacks(const psti_dataset *data, int field)
+{
+    const int slot = data->slot[field];
+    if (!data->field[field].member)
+        return data->column[slot].present != NULL;
+    for (int64_t id = 0; id < data->count; id++)
+        if (psti_member_at(data, id, slot)->length == PSTI_ABSENT)
+            return true;
+    return false;
+}
+
+void psti_dataset_settle(psti_dataset *data)
+{
+    data->key_max = 0;
+    for (int64_t id = 0; id < data->count; id++) {
+        const size_t len = strlen(psti_text_at(data, data->keys[id]));
+        if (len > data->key_max)
+            data->key_max = len;
+    }
+    for (int i = 0; i < data->fields; i++)
+        data->field[i].info.optional = someone_lacks(data, i);
+}
+
+pst_field_info psti_member_info(const char *name, size_t len, pst_kind kind, const char *format)
+{
+    pst_field_info info = {.kind = (uint8_t)kind};
+    memcpy(info.name, name, len < sizeof info.name ? len : sizeof info.name - 1);
+    memcpy(info.format, format, strnlen(format, sizeof info.format - 1));
+    if (kind != PST_ARRAY) {
+        info.dtype = PST_U8;
+        info.rank = kind == PST_IMAGE || kind == PST_MASK ? 3 : 1;
+    }
+    for (int i = 0; i < info.rank; i++)
+        info.shape[i] = -1;
+    return info;
+}
+
+pst_kind psti_format_kind(psti_format format)
+{
+    return format == PSTI_FORMAT_NPY ? PST_ARRAY : PST_IMAGE;
+}
+
+bool psti_is_mask_name(const char *name, size_t len)
+{
+    static const char *const words[] = {"mask", "seg", "target", "label"};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (strlen(words[i]) == len && memcmp(words[i], name, len) == 0)
+            return true;
+    return false;
+}
+
+/* ---- asking ---------------------------------------------------------------------------------- */
+
+int64_t psti_dataset_count(const psti_dataset *data)
+{
+    return data->count;
+}
+
+const char *psti_dataset_kind(const psti_dataset *data)
+{
+    return psti_kind_name(data->kind);
+}
+
+const char *psti_dataset_key(const psti_dataset *data, int64_t id)
+{
+    return id >= 0 && id < data->count ? psti_text_at(data, data->keys[id]) : NULL;
+}
+
+size_t psti_dataset_key_max(const psti_dataset *data)
+{
+    return data->key_max;
+}
+
+int psti_dataset_fields(const psti_dataset *data, const psti_source_field **out)
+{
+    *out = data->field;
+    return data->fields;
+}
+
+int64_t psti_dataset_classes(const psti_dataset *data)
+{
+    return data->classes;
+}
+
+const char *psti_dataset_class(const psti_dataset *data, int64_t label)
+{
+    return label >= 0 && label < data->classes ? psti_text_at(data, data->class_at[label]) : NULL;
+}
+
+int psti_dataset_splits(const psti_dataset *data)
+{
+    return data->splits;
+}
+
+const char *psti_dataset_split_name(const psti_dataset *data, int index)
+{
+    return index >= 0 && index < data->splits ? data->split[index].name : NULL;
+}
+
+int psti_dataset_split(const psti_dataset *data, const char *name, const int64_t **ids,
+                       int64_t *count)
+{
+    if (!name || !*name) {
+        *ids = NULL;
+        *count = data->count;
+        return 0;
+    }
+    for (int i = 0; i < data->splits; i++)
+        if (strcmp(data->split[i].name, name) == 0) {
+            *ids = data->split[i].ids;
+            *count = data->split[i].count;
+            return 0;
+        }
+    return -ENOENT;
+}
+
+uint64_t psti_dataset_bytes(const psti_dataset *data)
+{
+    uint64_t total = sizeof *data + data->names.cap + (uint64_t)data->count * sizeof *data->keys;
+    total += (uint64_t)data->count * (uint64_t)data->members * sizeof *data->member;
+    total += data->shards * sizeof *data->shard + (uint64_t)data->classes * sizeof *data->class_at;
+    for (int i = 0; i < data->columns; i++)
+        total += psti_column_bytes(&data->column[i], data->count);
+    for (int i = 0; i < data->splits; i++)
+        total += (uint64_t)data->split[i].count * sizeof(int64_t);
+    return total;
+}
+
+int psti_dataset_value(const psti_dataset *data, int64_t id, int field, const void **value,
+                       size_t *bytes)
+{
+    if (id < 0 || id >= data->count || field < 0 || field >= data->fields ||
+        data->field[field].member)
+        return -EINVAL;
+    return psti_column_get(&data->column[data->slot[field]], id, value, bytes);
+}

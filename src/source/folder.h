@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * A folder dataset while it is made of its listed tree. Private to folder.c and pairs.c; one
+ * thread. */
+#ifndef PSTI_SOURCE_FOLDER_H
+#define PSTI_SOURCE_FOLDER_H
+
+#include "source/source_priv.h"
+#include "source/tree.h"
+
+/* One sample file: where it was listed, and its class. */
+typedef struct psti_found {
+    const psti_dir *dir;
+    const psti_entry *entry;
+    int64_t label; /* -1 = none */
+} psti_found;
+
+typedef struct psti_building {
+    psti_opening *o;
+    const psti_tree *tree;
+    psti_found *files;
+    size_t count, cap;
+    size_t path_bytes;              /* of all paths with their terminators */
+    uint64_t formats[PSTI_FORMATS]; /* files of each */
+    const char **classes;           /* byte-wise ascending; names belong to the tree */
+    size_t class_count, class_cap;
+    struct {
+        const char *name;
+        size_t begin, end;
+    } split[8];
+    int splits;
+    psti_dataset *data;
+} psti_building;
+
+/* Appends every sample file below dir in key order. 0 or -ENOMEM. */
+int psti_folder_gather(psti_building *b, const psti_dir *dir, int64_t label);
+/* Appends the file's path to the dataset's names, which have room for it. */
+int psti_folder_write_path(psti_building *b, const psti_found *f, uint64_t *at, pst_error *err);
+void psti_folder_write_member(psti_member *m, const psti_found *f, uint64_t path);
+int psti_folder_no_memory(const psti_building *b, pst_error *err);
+int psti_folder_bad_name(const psti_building *b, const char *path, const char *fault,
+                         pst_error *err);
+/* "jpeg", "png", …, or "mixed" when several of the formats came; NULL when none did. */
+const char *psti_folder_format(const uint64_t formats[PSTI_FORMATS], int from, int to);
+const psti_dir *psti_folder_child(const psti_dir *dir, const char *name);
+
+/* The folders images/ and masks/: one sample for each stem. Leaves the dataset empty when either
+ * is. */
+int psti_folder_build_pairs(psti_building *b, pst_error *err);
+
+#endif

@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What can change while a dataset is in use: where members lie, what their files look like, and
+ * what follows from it (identity, revision). Called from any thread; everything here takes the
+ * dataset's lock. */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/log.h"
+#include "core/memory.h"
+#include "core/status.h"
+#include "source/reader_priv.h"
+#include "source/source_priv.h"
+
+/* Shards kept open; the rest are opened for each read, like files. */
+enum { SHARDS_OPEN_MAX = 512 };
+
+/* The lock is no part of what const promises. */
+static void lock_data(const psti_dataset *data)
+{
+    pthread_mutex_lock((pthread_mutex_t *)&data->lock);
+}
+
+static void unlock_data(const psti_dataset *data)
+{
+    pthread_mutex_unlock((pthread_mutex_t *)&data->lock);
+}
+
+static bool valid_id(const psti_dataset *data, int64_t id)
+{
+    return id >= 0 && id < data->count;
+}
+
+static uint64_t sample_bytes_locked(const psti_dataset *data, int64_t id)
+{
+    uint64_t total = 0;
+    for (int slot = 0; slot < data->members; slot++) {
+        const psti_member *m = psti_member_at(data, id, slot);
+        total += m->length == PSTI_ABSENT ? 0 : m->length;
+    }
+    return total;
+}
+
+uint64_t psti_dataset_sample_bytes(const psti_dataset *data, int64_t id)
+{
+    if (!valid_id(data, id))
+        return 0;
+    lock_data(data);
+    const uint64_t total = sample_bytes_locked(data, id);
+    unlock_data(data);
+    return total;
+}
+
+/* Part of stored formats: never changes. Kind, key, bytes of all members; then for each member that
+ * is there its field and version: time, inode and size of a file, or the same of the shard and the
+ * place in it. */
+static psti_id128 identity_locked(const psti_dataset *data, int64_t id)
+{
+    psti_hash h;
+    psti_hash_init(&h);
+    const char *kind = psti_kind_name(data->kind), *key = psti_text_at(data, data->keys[id]);
+    psti_hash_text(&h, kind, strlen(kind));
+    psti_hash_text(&h, key, strlen(key));
+    psti_hash_u64(&h, sample_bytes_locked(data, id));
+    for (int i = 0; i < data->fields; i++) {
+        if (!data->field[i].member)
+            continue;
+        const psti_member *m = psti_member_at(data, id, data->slot[i]);
+        if (m->length == PSTI_ABSENT)
+            continue;
+        const psti_stamp *shard = data->shard ? &data->shard[m->place].stamp : NULL;
+        psti_hash_text(&h, data->field[i].info.name, strlen(data->field[i].info.name));
+        psti_hash_u64(&h, (uint64_t)(shard ? shard->mtime_ns : m->mtime_ns));
+        psti_hash_u64(&h, shard ? shard->inode : m->inode);
+        psti_hash_u64(&h, shard ? shard->size : m->length);
+        psti_hash_u64(&h, shard ? m->offset : 0);
+        psti_hash_u64(&h, m->length);
+    }
+    return psti_hash_final(&h);
+}
+
+psti_id128 psti_dataset_identity(const psti_dataset *data, int64_t id)
+{
+    if (!valid_id(data, id))
+        return (psti_id128){0, 0};
+    lock_data(data);
+    const psti_id128 identity = identity_locked(data, id);
+    unlock_data(data);
+    return identity;
+}
+
+static void hash_schema(psti_hash *h, const psti_dataset *data)
+{
+    psti_hash_u64(h, (uint64_t)data->fields);
+    for (int i = 0; i < data->fields; i++) {
+        const pst_field_info *info = &data->field[i].info;
+        psti_hash_text(h, info->name, strlen(info->name));
+        psti_hash_u64(h, info->kind);
+        psti_hash_u64(h, info->dtype);
+        psti_hash_u64(h, info->rank);
+    }
+}
+
+static psti_id128 revision_locked(const psti_dataset *data)
+{
+    psti_hash h;
+    psti_hash_init(&h);
+    psti_hash_u64(&h, (uint64_t)data->count);
+    hash_schema(&h, data);
+    for (int64_t id = 0; id < data->count; id++) {
+        const psti_id128 identity = identity_locked(data, id);
+        const void *label;
+        size_t bytes;
+        psti_hash_u64(&h, identity.lo);
+        psti_hash_u64(&h, identity.hi);
+        if (data->label >= 0 && psti_dataset_value(data, id, data->label, &label, &bytes) == 0)
+            psti_hash_u64(&h, *(const uint64_t *)label);
+    }
+    return psti_hash_final(&h);
+}
+
+psti_id128 psti_dataset_revision(psti_dataset *data)
+{
+    lock_data(data);
+    if (!data->revision_known) {
+        data->revision = revision_locked(data);
+        data->revision_known = true;
+    }
+    const psti_id128 revision = data->revision;
+    unlock_data(data);
+    return revision;
+}
+
+/* The shard's fd, or -1: then the reader opens it by path and reports what is wrong. */
+static int shard_fd_locked(psti_dataset *data, psti_shard *shard)
+{
+    if (shard->fd >= 0 || shard->tried || data->shards_open >= SHARDS_OPEN_MAX)
+        return shard->fd;
+    shard->tried = true;
+    const int fd =
+        psti_open_beneath(data->root, psti_text_at(data, shard->path), PSTI_OPEN_FLAGS, false);
+    psti_stamp now;
+    if (fd >= 0 && psti_stamp_fd(fd, &now) == 0 && psti_stamp_same(&now, &shard->stamp)) {
+        fcntl(fd, F_SETFL, 0); /* reads of it may wait */
+        shard->fd = fd;
+        data->shards_open++;
+    } else if (fd >= 0) {
+        close(fd);
+    }
+    return shard->fd;
+}
+
+int psti_dataset_extent(const psti_dataset *data, int64_t id, int field, psti_extent *out)
+{
+    if (!valid_id(data, id) || field < 0 || field >= data->fields || !data->field[field].member)
+        return -EINVAL;
+    const psti_member *m = psti_member_at(data, id, data->slot[field]);
+    int rc = 0;
+    lock_data(data);
+    if (m->length == PSTI_ABSENT) {
+        rc = -ENOENT;
+    } else if (data->shard) {
+        psti_shard *shard = &data->shard[m->place];
+        *out = (psti_extent){.root = data->root,
+                             .path = psti_text_at(data, shard->path),
+                             .shard_fd = shard_fd_locked((psti_dataset *)data, shard),
+                             .offset = m->offset,
+                             .length = m->length,
+                             .file_size = shard->stamp.size,
+                             .mtime_ns = shard->stamp.mtime_ns,
+                             .inode = shard->stamp.inode};
+    } else {
+        *out = (psti_extent){.root = data->root,
+                             .path = psti_text_at(data, m->place),
+                             .shard_fd = -1,
+                             .length = m->length,
+                             .file_size = m->length,
+                             .mtime_ns = m->mtime_ns,
+                             .inode = m->inode};
+    }
+    unlock_data(data);
+    return rc;
+}
+
+/* ---- files that changed ---------------------------------------------------------------------- */
+
+int psti_dataset_restamp(psti_dataset *data, int64_t id, int slot)
+{
+    psti_member *m = psti_member_at(data, id, slot);
+    psti_stamp now;
+    const int rc = psti_stamp_beneath(data->root, psti_text_at(data, m->place), &now);
+    if (rc)
+        return rc;
+    if (!S_ISREG(now.mode))
+        return PST_ECHANGED;
+    lock_data(data);
+    const bool same = m->length == now.size && m->mtime_ns == now.mtime_ns && m->inode == now.inode;
+    m->length = now.size;
+    m->mtime_ns = now.mtime_ns;
+    m->inode = now.inode;
+    unlock_data(data);
+    return !same;
+}
+
+void psti_dataset_say_changed(psti_dataset *data, const char *key, uint64_t how_many)
+{
+    if (atomic_exchange(&data->said_changed, true))
+        return;
+    /* What was remembered is wrong: the next start lists again. */
+    if (data->index_path)
+        unlink(data->index_path);
+    if (how_many > 1)
+        psti_log(PSTI_LOG_WARN,
+                 "%s: %" PRIu64 " files changed since they were listed (the first is %s); they are "
+                 "served as they are now",
+                 data->path, how_many, key);
+    else
+        psti_log(PSTI_LOG_WARN,
+                 "%s: %s changed since it was listed; it is served as it is now, and so are others "
+                 "that changed",
+                 data->path, key);
+}
+
+int psti_dataset_renew(psti_dataset *data, int64_t id, int field, pst_error *err)
+{
+    if (!valid_id(data, id) || field < 0 || field >= data->fields || !data->field[field].member)
+        return psti_fail(err, -EINVAL, "read", data->path, "no such sample or field");
+    const char *key = psti_dataset_key(data, id);
+    if (data->shard)
+        return psti_fail(err, PST_ECHANGED, "read", key,
+                         "the tar shard changed since it was listed; open the dataset again");
+    const psti_member *m = psti_member_at(data, id, data->slot[field]);
+    lock_data(data);
+    const bool absent = m->length == PSTI_ABSENT;
+    unlock_data(data);
+    if (absent)
+        return psti_fail(err, -ENOENT, "read", key, "the sample has no such field");
+    const int rc = psti_dataset_restamp(data, id, data->slot[field]);
+    if (rc == -ENOENT)
+        return psti_fail(
+            err, rc, "read", key,
+            "the file was removed since it was listed; put it back or list again (refresh)");
+    if (rc < 0)
+        return psti_fail(err, rc, "read", key, "the file cannot be read any more: %s",
+                         pst_strerror(rc));
+    psti_dataset_say_changed(data, key, 1);
+    return 0;
+}

@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Keys become paths here and nowhere else: psti_key_fault says which keys are allowed and
+ * psti_open_beneath checks again before it opens. Pure functions but for one flag; called from
+ * listing, I/O and verifying threads. */
+#include "source/names.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/openat2.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* Bytes of the UTF-8 sequence at p, 0 if it is not one (overlong, surrogate, cut, beyond U+10FFFF).
+ */
+static size_t utf8_length(const unsigned char *p, size_t left)
+{
+    if (p[0] < 0x80)
+        return 1;
+    const size_t n = p[0] >= 0xf0 ? 4 : p[0] >= 0xe0 ? 3 : 2;
+    if (p[0] < 0xc2 || p[0] > 0xf4 || left < n)
+        return 0;
+    for (size_t i = 1; i < n; i++)
+        if ((p[i] & 0xc0) != 0x80)
+            return 0;
+    const unsigned second = p[1];
+    if ((p[0] == 0xe0 && second < 0xa0) || (p[0] == 0xed && second > 0x9f) ||
+        (p[0] == 0xf0 && second < 0x90) || (p[0] == 0xf4 && second > 0x8f))
+        return 0;
+    return n;
+}
+
+bool psti_utf8_ok(const char *text, size_t len)
+{
+    for (size_t i = 0, n; i < len; i += n) {
+        n = utf8_length((const unsigned char *)text + i, len - i);
+        if (!n)
+            return false;
+    }
+    return true;
+}
+
+static bool is_control(unsigned char byte)
+{
+    return byte < 0x20 || byte == 0x7f;
+}
+
+static const char *part_fault(const char *part, size_t len)
+{
+    if (len == 0)
+        return "has an empty part";
+    if (len == 1 && part[0] == '.')
+        return "has a part '.'";
+    if (len == 2 && part[0] == '.' && part[1] == '.')
+        return "has a part '..'";
+    return NULL;
+}
+
+const char *psti_key_fault(const char *key, size_t len)
+{
+    if (len == 0)
+        return "is empty";
+    if (len > PSTI_KEY_MAX)
+        return "is longer than 4096 bytes";
+    if (key[0] == '/')
+        return "is absolute";
+    size_t part = 0;
+    for (size_t i = 0; i < len;) {
+        const unsigned char byte = (unsigned char)key[i];
+        if (is_control(byte))
+            return "holds a control byte";
+        if (byte == '/') {
+            const char *fault = part_fault(key + part, i - part);
+            if (fault)
+                return fault;
+            part = i + 1;
+        }
+        const size_t n = utf8_length((const unsigned char *)key + i, len - i);
+        if (!n)
+            return "is not UTF-8";
+        i += n;
+    }
+    return part_fault(key + part, len - part);
+}
+
+char *psti_escape(char *out, size_t cap, const char *text, size_t len)
+{
+    size_t at = 0;
+    for (size_t i = 0; i < len;) {
+        const unsigned char *p = (const unsigned char *)text + i;
+        const size_t n = is_control(*p) ? 0 : utf8_length(p, len - i);
+        if (at + (n ? n : 4) >= cap)
+            break;
+        if (n)
+            memcpy(out + at, p, n);
+        else
+            snprintf(out + at, cap - at, "\\x%02x", *p);
+        at += n ? n : 4;
+        i += n ? n : 1;
+    }
+    out[at] = 0;
+    return out;
+}
+
+static atomic_bool no_openat2; /* set once seen missing; stands alone */
+
+void psti_open_beneath_without_openat2(bool without)
+{
+    atomic_store(&no_openat2, without);
+}
+
+bool psti_have_openat2(void)
+{
+    return !atomic_load_explicit(&no_openat2, memory_order_relaxed);
+}
+
+/* Part by part without following any link: stricter than openat2, never laxer. */
+static int open_parts(int root, const char *path, int flags)
+{
+    int dir = root;
+    for (;;) {
+        const char *slash = strchr(path, '/');
+        char part[256];
+        const size_t len = slash ? (size_t)(slash - path) : strlen(path);
+        int fd = -ENAMETOOLONG;
+        if (len < sizeof part) {
+            memcpy(part, path, len);
+            part[len] = 0;
+            const int how = slash ? O_PATH | O_DIRECTORY : flags;
+            fd = openat(dir, part, how | O_NOFOLLOW | O_CLOEXEC);
+            if (fd < 0)
+                fd = -errno;
+        }
+        if (dir != root)
+            close(dir);
+        if (fd < 0 || !slash)
+            return fd;
+        dir = fd;
+        path = slash + 1;
+    }
+}
+
+int psti_open_beneath(int root, const char *path, int flags, bool cached_only)
+{
+    if (psti_key_fault(path, strlen(path)))
+        return -EINVAL;
+    struct open_how how = {.flags = (uint64_t)flags | O_CLOEXEC,
+                           .resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS |
+                                      (cached_only ? RESOLVE_CACHED : 0)};
+    /* A rename elsewhere in the tree makes openat2 give up with EAGAIN; a few more tries settle it.
+     */
+    for (int tries = 0; psti_have_openat2(); tries++) {
+        const long fd = syscall(SYS_openat2, root, path, &how, sizeof how);
+        if (fd >= 0)
+            return (int)fd;
+        if (errno == ENOSYS)
+            atomic_store(&no_openat2, true);
+        else if (errno == EINTR)
+            continue;
+        else if (errno != EAGAIN || cached_only || tries >= 100)
+            return -errno;
+    }
+    return cached_only ? -EAGAIN : open_parts(root, path, flags);
+}
+
+int psti_stamp_fd(int fd, psti_stamp *out)
+{
+    struct stat st;
+    if (fstat(fd, &st))
+        return -errno;
+    *out = (psti_stamp){.size = (uint64_t)st.st_size,
+                        .mtime_ns = (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec,
+                        .inode = st.st_ino,
+                        .device = st.st_dev,
+                        .mode = st.st_mode};
+    return 0;
+}
+
+int psti_stamp_beneath(int root, const char *path, psti_stamp *out)
+{
+    const int fd = psti_open_beneath(root, path, O_PATH, false);
+    if (fd < 0)
+        return fd;
+    const int rc = psti_stamp_fd(fd, out);
+    close(fd);
+    return rc;
+}
+
+bool psti_stamp_same(const psti_stamp *a, const psti_stamp *b)
+{
+    return a->size == b->size && a->mtime_ns == b->mtime_ns && a->inode == b->inode;
+}
+
+static const struct {
+    const char *ext;
+    psti_format format;
+} extensions[] = {
+    {"jpg", PSTI_FORMAT_JPEG},  {"jpeg", PSTI_FORMAT_JPEG}, {"png", PSTI_FORMAT_PNG},
+    {"webp", PSTI_FORMAT_WEBP}, {"npy", PSTI_FORMAT_NPY},
+};
+
+psti_format psti_format_of_ext(const char *ext, size_t len)
+{
+    for (size_t i = 0; i < sizeof extensions / sizeof *extensions; i++)
+        if (strlen(extensions[i].ext) == len && strncasecmp(extensions[i].ext, ext, len) == 0)
+            return extensions[i].format;
+    return PSTI_FORMAT_NONE;
+}
+
+psti_format psti_format_of_name(const char *name, size_t len)
+{
+    const char *dot = memrchr(name, '.', len);
+    if (!dot || dot == name)
+        return PSTI_FORMAT_NONE;
+    return psti_format_of_ext(dot + 1, (size_t)(name + len - dot - 1));
+}
+
+const char *psti_format_by_name(psti_format format)
+{
+    static const char *const names[PSTI_FORMATS] = {"", "jpeg", "png", "webp", "npy"};
+    return names[format];
+}
+
+bool psti_has_ext(const char *name, size_t len, const char *ext)
+{
+    const size_t n = strlen(ext);
+    return len > n + 1 && name[len - n - 1] == '.' && strncasecmp(name + len - n, ext, n) == 0;
+}

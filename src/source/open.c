@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Opening a dataset: what the path is, whether a remembered listing still holds, and which builder
+ * makes it. Runs in the calling thread; builders use a crew. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "core/memory.h"
+#include "core/status.h"
+#include "source/index.h"
+#include "source/source_priv.h"
+#include "source/tree.h"
+
+typedef struct place {
+    char *real;       /* of the path itself; libc's malloc */
+    char *root_path;  /* its directory, or itself */
+    const char *name; /* of the file in it; NULL for a folder */
+} place;
+
+static int fail_open(pst_error *err, int rc, const char *path)
+{
+    if (rc == -ENOENT)
+        return psti_fail(err, rc, "list", path, "there is no such file or folder; check the path");
+    if (rc == -EACCES)
+        return psti_fail(err, rc, "list", path,
+                         "permission denied; make it readable for this user");
+    return psti_fail(err, rc, "list", path, "cannot be opened: %s", pst_strerror(rc));
+}
+
+/* ---- folders and tar shards -------------------------------------------------------------------
+ */
+
+/* Tar files and nothing else that could be a sample. */
+static bool is_tar_folder(const psti_dir *top)
+{
+    bool tars = false;
+    for (uint32_t i = 0; i < top->count; i++) {
+        const uint32_t type = top->entries[i].type;
+        if (type == PSTI_ENTRY_TAR)
+            tars = true;
+        else if (type != PSTI_ENTRY_DIR ||
+                 strcmp(psti_entry_name(top, &top->entries[i]), "splits") != 0)
+            return false;
+    }
+    return tars;
+}
+
+static int build_tar_folder(psti_opening *o, const psti_dir *top, psti_dataset **out,
+                            pst_error *err)
+{
+    const char **shards = psti_calloc(PSTI_MEM_SOURCE, top->count, sizeof *shards);
+    if (!shards)
+        return psti_fail(err, -ENOMEM, "list", o->path, "out of memory");
+    size_t count = 0;
+    for (uint32_t i = 0; i < top->count; i++)
+        if (top->entries[i].type == PSTI_ENTRY_TAR)
+            shards[count++] = psti_entry_name(top, &top->entries[i]);
+    const int rc = psti_tar_build(o, shards, count, out, err);
+    psti_free(shards);
+    if (rc)
+        return rc;
+    (*out)->made_from = (psti_stamp){.mtime_ns = top->mtime_ns, .inode = top->inode};
+    psti_index_save_data(o, *out);
+    return 0;
+}
+
+static int build_folder(psti_opening *o, psti_tree *tree, psti_dataset **out, pst_error *err)
+{
+    int rc = psti_tree_top(tree, err);
+    if (!rc && is_tar_folder(tree->top))
+        return build_tar_folder(o, tree->top, out, err);
+    if (!rc)
+        rc = psti_tree_rest(tree, o->opts, err);
+    if (!rc)
+        rc = psti_folder_build(o, tree, out, err);
+    if (rc)
+        return rc;
+    (*out)->remembered = atomic_load(&tree->reused) > 0;
+    if (atomic_load(&tree->relisted) > 0)
+        psti_index_save_tree(o, tree);
+    return 0;
+}
+
+static int open_folder(psti_opening *o, psti_index *index, psti_dataset **out, pst_error *err)
+{
+    psti_tree *tree = NULL;
+    if (index->body && index->header.kind == PSTI_KIND_FOLDER)
+        tree = psti_index_load_tree(index, o);
+    if (!tree)
+        tree = psti_tree_new(o->root, o->path);
+    if (!tree)
+        return psti_fail(err, -ENOMEM, "list", o->path, "out of memory");
+    const int rc = build_folder(o, tree, out, err);
+    psti_tree_free(tree);
+    return rc;
+}
+
+/* ---- remembered tar shards and manifests ------------------------------------------------------
+ */
+
+static bool is_trusted(const psti_stamp *then, const psti_stamp *now, int64_t listed_ns)
+{
+    return psti_stamp_same(then, now) && now->mtime_ns < listed_ns - PSTI_INDEX_DOUBT_NS;
+}
+
+static bool shards_same(const psti_dataset *data, int64_t listed_ns)
+{
+    psti_stamp now;
+    for (size_t i = 0; i < data->shards; i++)
+        if (psti_stamp_beneath(data->root, psti_text_at(data, data->shard[i].path), &now) ||
+            !is_trusted(&data->shard[i].stamp, &now, listed_ns))
+            return false;
+    return true;
+}
+
+/* What the dataset was made from is still what it was. */
+static bool still_holds(const psti_dataset *data, const psti_opening *o, const place *p,
+                        int64_t listed_ns)
+{
+    psti_stamp now;
+    if (data->kind == PSTI_KIND_MANIFEST)
+        return p->name && psti_stamp_beneath(o->root, p->name, &now) == 0 &&
+               is_trusted(&data->made_from, &now, listed_ns);
+    if (data->kind != PSTI_KIND_TAR || !shards_same(data, listed_ns))
+        return false;
+    if (p->name)
+        return true;
+    return psti_stamp_fd(o->root, &now) == 0 && now.inode == data->made_from.inode &&
+           now.mtime_ns == data->made_from.mtime_ns &&
+           now.mtime_ns < listed_ns - PSTI_INDEX_DOUBT_NS;
+}
+
+static psti_dataset *recall(const psti_index *index, psti_opening *o, const place *p)
+{
+    if (!index->body || index->header.kind == PSTI_KIND_FOLDER)
+        return NULL;
+    psti_dataset *data = psti_index_load_data(index, o);
+    if (data && !still_holds(data, o, p, index->header.listed_ns)) {
+        psti_dataset_unref(data);
+        return NULL;
+    }
+    if (data)
+        data->remembered = true;
+    return data;
+}
+
+/* ---- by what the path is ----------------------------------------------------------------------
+ */
+
+static bool is_manifest_name(const char *name)
+{
+    const size_t len = strlen(name);
+    return psti_has_ext(name, len, "tsv") || psti_has_ext(name, len, "jsonl") ||
+           psti_has_ext(name, len, "ndjson");
+}
+
+static int build_file(psti_opening *o, const char *name, psti_dataset **out, pst_error *err)
+{
+    const size_t len = strlen(name);
+    int rc;
+    if (psti_format_of_name(name, len))
+        return psti_single_build(o, name, out, err);
+    if (psti_has_ext(name, len, "tar"))
+        rc = psti_tar_build(o, &name, 1, out, err);
+    else if (is_manifest_name(name))
+        rc = psti_manifest_build(o, name, out, err);
+    else
+        return psti_fail(err, PST_EDATASET, "list", o->path,
+                         "this kind of file is not read here; give a folder, a .tar, a .tsv or "
+                         ".jsonl manifest, or one "
+                         "jpg, jpeg, png, webp or npy file");
+    if (!rc)
+        psti_index_save_data(o, *out);
+    return rc;
+}
+
+static int build_any(psti_opening *o, const place *p, psti_dataset **out, pst_error *err)
+{
+    psti_index index = {0};
+    if (!o->opts->refresh)
+        psti_index_load(o->index_path, o->real, &index);
+    *out = recall(&index, o, p);
+    int rc = 0;
+    if (!*out)
+        rc = p->name ? build_file(o, p->name, out, err) : open_folder(o, &index, out, err);
+    psti_index_fini(&index);
+    return rc;
+}
+
+/* Finishing touches that every kind gets. */
+static int complete(psti_opening *o, const place *p, psti_dataset *data, pst_error *err)
+{
+    data->index_path = o->index_path;
+    o->index_path = NULL;
+    if (data->kind == PSTI_KIND_FILE)
+        return 0;
+    const int rc = psti_splits_load(data, p->root_path, err);
+    if (rc)
+        return rc;
+    if (o->opts->progress && o->opts->progress((uint64_t)data->count, o->opts->user))
+        return psti_fail(err, -ECANCELED, "list", o->path, "listing was stopped by the caller");
+    return 0;
+}
+
+static int find_place(const char *path, place *p, pst_error *err)
+{
+    struct stat st;
+    p->real = realpath(path, NULL);
+    if (!p->real || stat(p->real, &st))
+        return fail_open(err, -errno, path);
+    if (!S_ISDIR(st.st_mode) && !S_ISREG(st.st_mode))
+        return psti_fail(err, PST_EDATASET, "list", path, "neither a file nor a folder");
+    p->root_path = psti_strdup(PSTI_MEM_SOURCE, p->real);
+    if (!p->root_path)
+        return psti_fail(err, -ENOMEM, "list", path, "out of memory");
+    if (S_ISREG(st.st_mode)) {
+        char *slash = strrchr(p->root_path, '/');
+        p->name = strrchr(p->real, '/') + 1;
+        slash[slash == p->root_path] = 0; /* the root directory keeps its slash */
+    }
+    return 0;
+}
+
+/* The caller's options, as far as its version of the struct goes. */
+static pst_dataset_options known_options(const pst_dataset_options *given)
+{
+    pst_dataset_options opts = {.size = sizeof opts};
+    if (given && given->size)
+        memcpy(&opts, given, given->size < sizeof opts ? given->size : sizeof opts);
+    return opts;
+}
+
+static int64_t wall_clock_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+int psti_dataset_open(const char *path, const pst_dataset_options *given, psti_dataset **out,
+                      pst_error *err)
+{
+    const pst_dataset_options opts = known_options(given);
+    psti_opening o = {.path = path, .root = -1, .opts = &opts, .now_ns = wall_clock_ns()};
+    place p = {0};
+    psti_dataset *data = NULL;
+    if (!path || !*path)
+        return psti_fail(err, -EINVAL, "list", NULL, "no path was given");
+    int rc = find_place(path, &p, err);
+    if (!rc) {
+        o.real = p.real;
+        o.root_path = p.root_path;
+        o.root = open(p.root_path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+        rc = o.root < 0 ? fail_open(err, -errno, path) : 0;
+    }
+    if (!rc) {
+        o.index_path = psti_index_path(&opts, p.real, &rc);
+        rc = rc ? psti_fail(err, rc, "list", path, "out of memory") : build_any(&o, &p, &data, err);
+    }
+    if (!rc)
+        rc = complete(&o, &p, data, err);
+    if (rc)
+        psti_dataset_unref(data);
+    else
+        *out = data;
+    if (o.root >= 0)
+        close(o.root);
+    psti_free(o.index_path);
+    psti_free(p.root_path);
+    free(p.real); /* lint: library memory */
+    return rc;
+}

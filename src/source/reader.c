@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The reader's front: chooses a backend, and the one way to open and compare a file that both of
+ * them use. submit is called from any thread. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/log.h"
+#include "core/memory.h"
+#include "core/status.h"
+#include "source/names.h"
+#include "source/reader_priv.h"
+
+struct psti_reader {
+    int kind; /* PST_IO_URING or PST_IO_THREADS */
+    const psti_reader_ops *ops;
+    void *self;
+    pid_t pid;
+};
+
+/* ---- opening and comparing ---------------------------------------------------------------------
+ */
+
+int psti_extent_check(const psti_extent *at, int fd)
+{
+    psti_stamp now;
+    const int rc = psti_stamp_fd(fd, &now);
+    if (rc)
+        return rc;
+    const bool same = S_ISREG(now.mode) && now.size == at->file_size &&
+                      now.mtime_ns == at->mtime_ns && now.inode == at->inode;
+    return same ? 0 : PST_ECHANGED;
+}
+
+int psti_extent_open_error(int rc)
+{
+    return rc == -ELOOP || rc == -EXDEV || rc == -ENOTDIR || rc == -ENXIO ? PST_ECHANGED : rc;
+}
+
+int psti_extent_open(const psti_extent *at, bool cached_only, int *fd)
+{
+    *fd = at->shard_fd >= 0 ? at->shard_fd
+                            : psti_open_beneath(at->root, at->path, PSTI_OPEN_FLAGS, cached_only);
+    if (*fd < 0)
+        return psti_extent_open_error(*fd);
+    const int rc = psti_extent_check(at, *fd);
+    if (rc)
+        psti_extent_close(at, *fd);
+    return rc;
+}
+
+void psti_extent_close(const psti_extent *at, int fd)
+{
+    if (at->shard_fd < 0)
+        close(fd);
+}
+
+int psti_read_now(const psti_extent *at, uint8_t *buf)
+{
+    int fd;
+    int rc = psti_extent_open(at, false, &fd);
+    if (rc)
+        return rc;
+    for (uint64_t got = 0; got < at->length && !rc;) {
+        const uint64_t left = at->length - got;
+        const ssize_t n = pread(fd, buf + got, left < PSTI_READ_PIECE ? left : PSTI_READ_PIECE,
+                                (off_t)(at->offset + got));
+        if (n > 0)
+            got += (uint64_t)n;
+        else if (n == 0)
+            rc = PST_ECHANGED; /* it became shorter after the comparison */
+        else if (errno != EINTR)
+            rc = -errno;
+    }
+    psti_extent_close(at, fd);
+    return rc;
+}
+
+/* ---- the front ---------------------------------------------------------------------------------
+ */
+
+static int wanted_io(int io)
+{
+    const char *text = getenv("PENSTOCK_IO");
+    if (io != PST_IO_AUTO || !text || !*text)
+        return io;
+    if (strcmp(text, "threads") == 0)
+        return PST_IO_THREADS;
+    if (strcmp(text, "uring") == 0)
+        return PST_IO_URING;
+    psti_log(PSTI_LOG_WARN, "PENSTOCK_IO=%s is neither threads nor uring; ignored", text);
+    return PST_IO_AUTO;
+}
+
+static int open_uring(psti_reader *reader, int depth)
+{
+    int rc = -ENOSYS;
+#ifdef PSTI_HAVE_URING
+    reader->ops = &psti_reader_uring;
+    reader->self = reader->ops->open(depth, &rc);
+    reader->kind = PST_IO_URING;
+#else
+    (void)reader;
+    (void)depth;
+#endif
+    return rc;
+}
+
+static int open_threads(psti_reader *reader, int depth)
+{
+    int rc = 0;
+    reader->ops = &psti_reader_threads;
+    reader->self = reader->ops->open(depth, &rc);
+    reader->kind = PST_IO_THREADS;
+    return rc;
+}
+
+int psti_reader_open(int io, int depth, psti_reader **out, pst_error *err)
+{
+    const int want = wanted_io(io);
+    if (depth < 1 || depth > 1024)
+        return psti_fail(err, -EINVAL, "read", NULL, "reads in flight must be 1 to 1024, not %d",
+                         depth);
+    psti_reader *reader = psti_calloc(PSTI_MEM_SOURCE, 1, sizeof *reader);
+    if (!reader)
+        return psti_fail(err, -ENOMEM, "read", NULL, "out of memory");
+    reader->pid = getpid();
+    int rc = want == PST_IO_THREADS ? -ENOSYS : open_uring(reader, depth);
+    if (rc && want == PST_IO_URING) {
+        psti_free(reader);
+        return psti_fail(
+            err, rc, "read", NULL,
+            "io_uring was demanded but cannot be had here (%s); use io=auto or io=threads",
+            pst_strerror(rc));
+    }
+    if (rc)
+        rc = open_threads(reader, depth);
+    if (rc) {
+        psti_free(reader);
+        return psti_fail(err, rc, "read", NULL, "reading threads cannot be started: %s",
+                         pst_strerror(rc));
+    }
+    *out = reader;
+    return 0;
+}
+
+int psti_reader_kind(const psti_reader *reader)
+{
+    return reader->kind;
+}
+
+void psti_reader_submit(psti_reader *reader, psti_read *read)
+{
+    reader->ops->submit(reader->self, read);
+}
+
+void psti_reader_close(psti_reader *reader)
+{
+    if (!reader)
+        return;
+    reader->ops->close(reader->self, reader->pid != getpid());
+    psti_free(reader);
+}

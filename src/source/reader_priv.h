@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What the two ways of reading share. Private to the source room. */
+#ifndef PSTI_SOURCE_READER_PRIV_H
+#define PSTI_SOURCE_READER_PRIV_H
+
+#include <fcntl.h>
+#include <stdbool.h>
+
+#include "source/source.h"
+
+/* Largest piece of one system call; the kernel's own limit is a little below 2 GiB. */
+#define PSTI_READ_PIECE (1u << 30)
+
+/* Opens the extent's file, or takes the open shard, and compares it with the manifest. *fd must be
+ * closed with psti_extent_close. 0, -errno or PST_ECHANGED; cached_only: -EAGAIN rather than wait
+ * for a disk. */
+int psti_extent_open(const psti_extent *at, bool cached_only, int *fd);
+/* The comparison alone, for an fd that was opened elsewhere. */
+int psti_extent_check(const psti_extent *at, int fd);
+/* Turns what opening answered into what a reader answers: a link where a file was means that it
+ * changed. */
+int psti_extent_open_error(int rc);
+void psti_extent_close(const psti_extent *at, int fd);
+/* Not blocking: a FIFO in the file's place must not hang us. */
+enum { PSTI_OPEN_FLAGS = O_RDONLY | O_NONBLOCK | O_NOCTTY };
+
+/* A first-in, first-out list through psti_read.next. The owner locks. */
+typedef struct psti_read_list {
+    psti_read *first, *last;
+} psti_read_list;
+static inline void psti_read_list_push(psti_read_list *list, psti_read *read)
+{
+    read->next = NULL;
+    if (list->last)
+        list->last->next = read;
+    else
+        list->first = read;
+    list->last = read;
+}
+static inline psti_read *psti_read_list_pop(psti_read_list *list)
+{
+    psti_read *read = list->first;
+    if (read) {
+        list->first = read->next;
+        if (!list->first)
+            list->last = NULL;
+    }
+    return read;
+}
+
+/* A backend. open gives NULL and *rc on failure; close drains, joins and frees. */
+typedef struct psti_reader_ops {
+    void *(*open)(int depth, int *rc);
+    void (*submit)(void *self, psti_read *read);
+    void (*close)(void *self, bool forked);
+} psti_reader_ops;
+extern const psti_reader_ops psti_reader_threads;
+#ifdef PSTI_HAVE_URING
+extern const psti_reader_ops psti_reader_uring;
+/* Tests: everything through the ring, also what the kernel has at hand. */
+void psti_reader_uring_ring_only(bool only);
+#endif
+
+#endif

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Where bytes come from. A dataset is an ordered manifest of samples; each sample has fields, which
+ * are either members (bytes in a file or in a tar shard, read when needed) or values (kept in the
+ * manifest: labels, numbers, texts). Ids are dense and in key order (byte-wise ascending for
+ * folders; shard order then member order for tar; line order for manifests). A dataset is shared by
+ * reference count and does not change, except that a changed file's record may be renewed. */
+#ifndef PSTI_SOURCE_SOURCE_H
+#define PSTI_SOURCE_SOURCE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/hash.h"
+#include "penstock.h"
+
+typedef struct psti_dataset psti_dataset;
+
+enum { PSTI_FIELDS_MAX = 32 };
+
+typedef struct psti_source_field {
+    pst_field_info info;
+    bool member; /* true: read with psti_dataset_extent; false: psti_dataset_value */
+} psti_source_field;
+
+int psti_dataset_open(const char *path, const pst_dataset_options *opts, psti_dataset **out,
+                      pst_error *err);
+psti_dataset *psti_dataset_ref(psti_dataset *data);
+void psti_dataset_unref(psti_dataset *data);
+
+int64_t psti_dataset_count(const psti_dataset *data);
+const char *psti_dataset_kind(const psti_dataset *data);
+const char *psti_dataset_key(const psti_dataset *data, int64_t id);
+size_t psti_dataset_key_max(const psti_dataset *data); /* longest key, in bytes */
+psti_id128 psti_dataset_identity(const psti_dataset *data, int64_t id);
+psti_id128 psti_dataset_revision(psti_dataset *data); /* computed once, then kept */
+int psti_dataset_fields(const psti_dataset *data, const psti_source_field **out);
+int64_t psti_dataset_classes(const psti_dataset *data);
+const char *psti_dataset_class(const psti_dataset *data, int64_t label);
+int psti_dataset_splits(const psti_dataset *data);
+const char *psti_dataset_split_name(const psti_dataset *data, int index);
+int psti_dataset_split(const psti_dataset *data, const char *name, const int64_t **ids,
+                       int64_t *count);
+uint64_t psti_dataset_bytes(const psti_dataset *data); /* memory the manifest holds */
+
+/* A value field. *value points into the dataset: int64_t, double, or UTF-8 text of *bytes; arrays:
+ * *bytes / 8 numbers. -ENOENT if absent. */
+int psti_dataset_value(const psti_dataset *data, int64_t id, int field, const void **value,
+                       size_t *bytes);
+uint64_t psti_dataset_sample_bytes(const psti_dataset *data, int64_t id);
+
+/* Where a member lies, and what the file must look like when it is opened. */
+typedef struct psti_extent {
+    int root;         /* directory fd that path is opened beneath; owned by the dataset */
+    const char *path; /* relative; owned by the dataset; a shard for tar */
+    int shard_fd;     /* >= 0: an open shard, owned by the dataset, path is for messages */
+    uint64_t offset, length;
+    uint64_t file_size;
+    int64_t mtime_ns;
+    uint64_t inode;
+} psti_extent;
+/* -ENOENT if the sample lacks the field. */
+int psti_dataset_extent(const psti_dataset *data, int64_t id, int field, psti_extent *out);
+
+/* The file behind a sample is not the one that was listed: takes its present size and time into the
+ * manifest, so that it is served as what it now is; the identity changes with it. Says so once per
+ * dataset. Tar members and vanished files cannot be renewed: negative. */
+int psti_dataset_renew(psti_dataset *data, int64_t id, int field, pst_error *err);
+
+/* Starts comparing every file with the manifest in the background (after a start from a remembered
+ * listing); changed files are renewed, files that came or went are reported once. Idempotent. Ends
+ * by itself or with the dataset. */
+void psti_dataset_verify(psti_dataset *data);
+
+/* ---- reading --------------------------------------------------------------------------------- */
+
+typedef struct psti_reader psti_reader;
+
+/* One read; caller's storage, untouched by the caller between submit and done. */
+typedef struct psti_read {
+    psti_extent at;
+    uint8_t *buf; /* at.length bytes */
+    /* Called once from an I/O thread; must not block. status: 0, -errno, or PST_ECHANGED when the
+     * file is not the one listed. */
+    void (*done)(struct psti_read *read, int status);
+    void *user;
+    struct psti_read *next; /* the reader's own */
+    void *state;            /* the reader's own */
+} psti_read;
+
+/* io: pst_io. depth: reads in flight; more are queued. */
+int psti_reader_open(int io, int depth, psti_reader **out, pst_error *err);
+/* Which it became: PST_IO_URING or PST_IO_THREADS. */
+int psti_reader_kind(const psti_reader *reader);
+/* Never blocks. Every accepted read completes exactly once. */
+void psti_reader_submit(psti_reader *reader, psti_read *read);
+/* Waits for what was submitted; frees. NULL is fine. */
+void psti_reader_close(psti_reader *reader);
+/* The same read at once, in the calling thread. */
+int psti_read_now(const psti_extent *at, uint8_t *buf);
+
+#endif

@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What decoding takes from the heap, libraries included: never more than need said, all given back
+ * at end, and every single failed allocation inside a library ends in -ENOMEM. The program's own
+ * malloc stands before the C library's, so it sees what shared libraries take; sanitizers want that
+ * place for themselves, hence the test does nothing under them. */
+#include <errno.h>
+#include <malloc.h>
+
+#include "codec/make_images.h"
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+int main(void)
+{
+    printf("skip: a sanitizer has taken malloc's place\n");
+    return 77;
+}
+#else
+
+#include "check.h"
+
+void *__libc_malloc(size_t bytes);
+void *__libc_calloc(size_t count, size_t size);
+void *__libc_realloc(void *old, size_t bytes);
+void __libc_free(void *memory);
+
+static size_t live, peak, fail_in; /* one thread: no locks */
+static bool fail_on, failed;       /* all later allocations fail too; one did */
+
+static bool must_fail(void)
+{
+    if (fail_in == 0 || --fail_in > 0)
+        return false;
+    fail_in = fail_on;
+    failed = true;
+    return true;
+}
+
+static void *note(void *memory)
+{
+    live += memory ? malloc_usable_size(memory) : 0;
+    peak = live > peak ? live : peak;
+    return memory;
+}
+
+__attribute__((visibility("default"))) void *malloc(size_t bytes)
+{
+    return must_fail() ? NULL : note(__libc_malloc(bytes));
+}
+
+__attribute__((visibility("default"))) void *calloc(size_t count, size_t size)
+{
+    return must_fail() ? NULL : note(__libc_calloc(count, size));
+}
+
+__attribute__((visibility("default"))) void *realloc(void *old, size_t bytes)
+{
+    if (must_fail())
+        return NULL;
+    live -= old ? malloc_usable_size(old) : 0;
+    return note(__libc_realloc(old, bytes));
+}
+
+__attribute__((visibility("default"))) void free(void *memory)
+{
+    live -= memory ? malloc_usable_size(memory) : 0;
+    __libc_free(memory);
+}
+
+static const psti_window small = {5, 3, 9, 11};
+
+/* Decodes with a new decoder and holds the heap's peak against what need said. */
+static void check_bound(const char *name, const made *file, const psti_decode_options *opts,
+                        const psti_window *window)
+{
+    psti_decoder *dec = psti_decoder_new();
+    psti_picture pic;
+    psti_decode_need need;
+    psti_field field;
+    const size_t before = live;
+    CHECKF(psti_decoder_begin(dec, file->bytes, file->size, opts, &pic, NULL) == 0, "%s", name);
+    CHECK(psti_decoder_need(dec, window, &need, NULL) == 0);
+    uint8_t *dst = malloc(need.out_bytes);
+    const size_t with_dst = malloc_usable_size(dst);
+    peak = live;
+    CHECK(psti_decoder_run(dec, &need, -1, dst, &field, NULL) == 0);
+    const size_t taken = peak - before - with_dst;
+    CHECKF(taken <= need.library_bytes, "%s %lldx%lld: %zu bytes taken, %zu said", name,
+           (long long)pic.cols, (long long)pic.rows, taken, need.library_bytes);
+    /* An estimate that is far off would waste the budget: at most four times, and a quarter of a
+     * megabyte. */
+    CHECKF(need.library_bytes <= 4 * taken + (256u << 10),
+           "%s %lldx%lld: %zu bytes taken, %zu said", name, (long long)pic.cols,
+           (long long)pic.rows, taken, need.library_bytes);
+    free(dst);
+    psti_decoder_end(dec);
+    psti_decoder_free(dec);
+}
+
+static const int sizes[][2] = {{40, 40}, {500, 375}, {3000, 64}, {64, 3000}, {900, 700}};
+
+static void jpeg_takes_no_more_than_it_says(void)
+{
+    const psti_decode_options opts = plain_options();
+    for (size_t s = 0; s < 5; s++)
+        for (size_t i = 0; i < JPEG_SPECS; i++) {
+            made file = make_jpeg(&jpeg_specs[i], sizes[s][0], sizes[s][1], i);
+            check_bound(jpeg_specs[i].name, &file, &opts, NULL);
+            check_bound(jpeg_specs[i].name, &file, &opts, &small);
+            free(file.bytes);
+        }
+}
+
+static void png_takes_no_more_than_it_says(void)
+{
+#ifdef PSTI_HAVE_PNG
+    psti_decode_options opts = plain_options();
+    for (size_t s = 0; s < 5; s++)
+        for (size_t i = 0; i < PNG_SPECS; i++) {
+            made file = make_png(&png_specs[i], sizes[s][0], sizes[s][1], i);
+            for (opts.color = PSTI_COLOR_RGB; opts.color <= PSTI_COLOR_KEEP; opts.color++)
+                check_bound(png_specs[i].name, &file, &opts, NULL);
+            free(file.bytes);
+        }
+#else
+    printf("skip: built without PNG\n");
+#endif
+}
+
+typedef struct torture {
+    const char *name;
+    const made *file;
+    const psti_window *window;
+    psti_decoder *dec;
+    decoded wanted;
+    uint8_t *dst;
+} torture;
+
+static int decode_failing(const torture *t, size_t n)
+{
+    const psti_decode_options opts = plain_options();
+    psti_picture pic;
+    psti_decode_need need;
+    psti_field field;
+    failed = false;
+    fail_in = n;
+    int rc = psti_decoder_begin(t->dec, t->file->bytes, t->file->size, &opts, &pic, NULL);
+    if (rc == 0)
+        rc = psti_decoder_need(t->dec, t->window, &need, NULL);
+    if (rc == 0)
+        rc = psti_decoder_run(t->dec, &need, -1, t->dst, &field, NULL);
+    psti_decoder_end(t->dec);
+    fail_in = 0;
+    return rc;
+}
+
+/* True as long as there was an n-th allocation to fail. libjpeg tries again with less when one
+ * fails, so a single failure need not be an error; the pixels are right then. */
+static bool fail_at(const torture *t, size_t n)
+{
+    const psti_decode_options opts = plain_options();
+    const size_t before = live;
+    const int rc = decode_failing(t, n);
+    const char *name = t->name;
+    CHECKF(rc == 0 || (failed && rc == -ENOMEM), "%s: allocation %zu gives %d", name, n, rc);
+    CHECKF(rc < 0 || !failed || !fail_on, "%s: allocation %zu was not missed", name, n);
+    CHECKF(live == before, "%s: allocation %zu leaves %zd bytes", name, n,
+           (ssize_t)(live - before));
+    CHECKF(rc < 0 || memcmp(t->dst, t->wanted.field.data, t->wanted.field.bytes) == 0, "%s", name);
+    const bool was = failed;
+    decoded next = decode_with(t->dec, t->file->bytes, t->file->size, &opts, t->window, -1);
+    CHECKF(next.rc == 0 &&
+               memcmp(next.field.data, t->wanted.field.data, t->wanted.field.bytes) == 0,
+           "%s", name);
+    decoded_free(&next);
+    return was;
+}
+
+/* Makes the n-th allocation of a decode fail, for every n, with the same decoder; then all from the
+ * n-th on. */
+static void fail_each(const char *name, const made *file, const psti_window *window)
+{
+    const psti_decode_options opts = plain_options();
+    torture t = {.name = name, .file = file, .window = window, .dec = psti_decoder_new()};
+    t.wanted = decode_with(t.dec, file->bytes, file->size, &opts, window, -1);
+    CHECKF(t.wanted.rc == 0, "%s", name);
+    t.dst = malloc(t.wanted.field.bytes);
+    for (int persistent = 0; persistent < 2; persistent++) {
+        fail_on = persistent;
+        size_t n = 1;
+        while (n < 1000 && fail_at(&t, n))
+            n++;
+        CHECKF(n > 3 && n < 1000, "%s: %zu allocations", name, n);
+    }
+    free(t.dst);
+    decoded_free(&t.wanted);
+    psti_decoder_free(t.dec);
+}
+
+static void a_failed_allocation_in_a_library_is_an_error(void)
+{
+    for (size_t i = 0; i < JPEG_SPECS; i++) {
+        made file = make_jpeg(&jpeg_specs[i], 60, 40, i);
+        fail_each(jpeg_specs[i].name, &file, NULL);
+        fail_each(jpeg_specs[i].name, &file, &small);
+        free(file.bytes);
+    }
+#ifdef PSTI_HAVE_PNG
+    for (size_t i = 0; i < PNG_SPECS; i++) {
+        made file = make_png(&png_specs[i], 60, 40, i);
+        fail_each(png_specs[i].name, &file, NULL);
+        free(file.bytes);
+    }
+#endif
+}
+
+/* Our own allocations in the steady state: none. */
+static void decoding_takes_nothing_of_our_own(void)
+{
+    made file = make_jpeg(&jpeg_specs[5], 300, 200, 1);
+    psti_decoder *dec = psti_decoder_new();
+    decoded first = decode_all(dec, file.bytes, file.size);
+    decoded_free(&first);
+    psti_mem_stats before, after;
+    psti_mem_stats_get(PSTI_MEM_CODEC, &before);
+    for (int i = 0; i < 20; i++) {
+        decoded d = decode_all(dec, file.bytes, file.size);
+        decoded_free(&d);
+    }
+    psti_mem_stats_get(PSTI_MEM_CODEC, &after);
+    CHECK(before.allocs == after.allocs);
+    psti_decoder_free(dec);
+    psti_mem_stats_get(PSTI_MEM_CODEC, &after);
+    CHECK(after.live == 0 && after.live_bytes == 0);
+    free(file.bytes);
+}
+
+int main(void)
+{
+    RUN(jpeg_takes_no_more_than_it_says);
+    RUN(png_takes_no_more_than_it_says);
+    RUN(a_failed_allocation_in_a_library_is_an_error);
+    RUN(decoding_takes_nothing_of_our_own);
+    return check_report();
+}
+#endif

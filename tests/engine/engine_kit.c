@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * See engine_kit.h. Failures of the kit itself end the test program. */
+#include "engine_kit.h"
+
+#include <ftw.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <jpeglib.h>
+
+static void die(const char *what)
+{
+    perror(what);
+    exit(99);
+}
+
+char *kit_folder(void)
+{
+    const char *base = getenv("TMPDIR");
+    char path[512];
+    snprintf(path, sizeof path, "%s/penstock-test-XXXXXX", base ? base : "/tmp");
+    if (!mkdtemp(path))
+        die(path);
+    return strdup(path);
+}
+
+static int remove_one(const char *path, const struct stat *st, int flag, struct FTW *ftw)
+{
+    (void)st, (void)flag, (void)ftw;
+    return remove(path);
+}
+
+void kit_remove(char *folder)
+{
+    nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    free(folder);
+}
+
+void kit_write(const char *folder, const char *name, const void *bytes, size_t size)
+{
+    char path[1024];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    for (char *slash = path + strlen(folder) + 1; (slash = strchr(slash, '/')); slash++) {
+        *slash = 0;
+        mkdir(path, 0755);
+        *slash = '/';
+    }
+    FILE *f = fopen(path, "wb");
+    if (!f || fwrite(bytes, 1, size, f) != size || fclose(f))
+        die(path);
+}
+
+uint8_t *kit_jpeg(int width, int height, unsigned seed, bool progressive, size_t *size)
+{
+    struct jpeg_compress_struct c;
+    struct jpeg_error_mgr e;
+    unsigned char *out = NULL;
+    unsigned long bytes = 0;
+    c.err = jpeg_std_error(&e);
+    jpeg_create_compress(&c);
+    jpeg_mem_dest(&c, &out, &bytes);
+    c.image_width = (JDIMENSION)width;
+    c.image_height = (JDIMENSION)height;
+    c.input_components = 3;
+    c.in_color_space = JCS_RGB;
+    jpeg_set_defaults(&c);
+    jpeg_set_quality(&c, 85, TRUE);
+    if (progressive)
+        jpeg_simple_progression(&c);
+    jpeg_start_compress(&c, TRUE);
+    uint8_t *row = malloc((size_t)width * 3);
+    uint32_t state = seed * 2654435761u + 1;
+    while (c.next_scanline < c.image_height) {
+        for (int i = 0; i < width * 3; i++) {
+            state = state * 1664525u + 1013904223u;
+            row[i] = (uint8_t)((state >> 26) + (unsigned)(i + (int)c.next_scanline) * 3);
+        }
+        JSAMPROW rows[1] = {row};
+        jpeg_write_scanlines(&c, rows, 1);
+    }
+    jpeg_finish_compress(&c);
+    jpeg_destroy_compress(&c);
+    free(row);
+    *size = bytes;
+    return out;
+}
+
+void kit_name(int index, int classes, char name[64])
+{
+    snprintf(name, 64, "c%02d/img_%04d.jpg", index % classes, index);
+}
+
+void kit_images(const char *folder, int count, int classes)
+{
+    for (int i = 0; i < count; i++) {
+        char name[64];
+        size_t size;
+        uint8_t *bytes =
+            kit_jpeg(24 + i * 7 % 29, 20 + i * 5 % 23, (unsigned)i + 1, i % 5 == 4, &size);
+        kit_name(i, classes, name);
+        kit_write(folder, name, bytes, size);
+        free(bytes);
+    }
+}
+
+void kit_break(const char *folder, int index, int classes)
+{
+    char name[64];
+    kit_name(index, classes, name);
+    kit_write(folder, name, "\xff\xd8\xff\xe0 not a picture", 19);
+}
+
+pst_engine *kit_engine(int workers, uint64_t memory)
+{
+    pst_engine_options o;
+    pst_engine_options_init(&o);
+    o.workers = workers;
+    o.memory_bytes = memory;
+    pst_engine *engine;
+    pst_error err;
+    if (pst_engine_new(&o, &engine, &err) < 0) {
+        fprintf(stderr, "engine: %s\n", err.message);
+        exit(99);
+    }
+    return engine;
+}
+
+pst_dataset *kit_dataset(const char *folder)
+{
+    pst_dataset_options o;
+    pst_dataset_options_init(&o);
+    o.index_dir = "";
+    pst_dataset *data;
+    pst_error err;
+    if (pst_dataset_open(folder, &o, &data, &err) < 0) {
+        fprintf(stderr, "dataset: %s\n", err.message);
+        exit(99);
+    }
+    return data;
+}
+
+pst_job *kit_job(pst_engine *engine, pst_dataset *data, const pst_job_options *opts)
+{
+    pst_job *job;
+    pst_error err;
+    if (pst_job_open(engine, data, opts, &job, &err) < 0) {
+        fprintf(stderr, "job: %s: %s\n", err.stage, err.message);
+        exit(99);
+    }
+    return job;
+}
+
+static void add_line(ledger *l, const line *one)
+{
+    if (l->count == l->cap) {
+        l->cap = l->cap ? 2 * l->cap : 256;
+        l->at = realloc(l->at, l->cap * sizeof *l->at);
+    }
+    l->at[l->count++] = *one;
+}
+
+static uint32_t slot_crc(const pst_batch_desc *desc, uint32_t slot)
+{
+    uint32_t crc = 0;
+    for (uint32_t i = 0; i < desc->fields; i++) {
+        const pst_field *field = pst_batch_field(desc, i);
+        if (field->kind == PST_META || strcmp(field->name, "key") == 0)
+            continue;
+        size_t bytes;
+        const void *data = pst_batch_slot(desc, field, slot, &bytes);
+        crc = pst_crc32c(crc, data, bytes);
+    }
+    return crc;
+}
+
+static void add_batch(ledger *l, const pst_batch_desc *desc, int rank)
+{
+    const int64_t *ids = pst_batch_data(desc, pst_batch_find(desc, "id"));
+    const uint8_t *valid = pst_batch_data(desc, pst_batch_find(desc, "valid"));
+    for (uint32_t i = 0; i < desc->slots; i++) {
+        const line one = {desc->epoch, desc->step,        rank,    (int)i,
+                          ids[i],      slot_crc(desc, i), valid[i]};
+        add_line(l, &one);
+    }
+    l->batches++;
+}
+
+int kit_collect(pst_job *job, int rank, uint64_t epochs, size_t max_batches, ledger *out)
+{
+    for (uint64_t ended = 0; ended < epochs && max_batches > 0;) {
+        pst_batch *batch;
+        const int rc = pst_job_next(job, 20000000000, &batch);
+        if (rc < 0)
+            return rc;
+        ended += rc == 0;
+        if (rc == 0)
+            continue;
+        add_batch(out, pst_batch_get(batch), rank);
+        pst_batch_release(batch);
+        max_batches--;
+    }
+    return 0;
+}
+
+void ledger_free(ledger *l)
+{
+    free(l->at);
+    *l = (ledger){0};
+}
+
+static int compare(const void *a, const void *b)
+{
+    const line *x = a, *y = b;
+    if (x->epoch != y->epoch)
+        return x->epoch < y->epoch ? -1 : 1;
+    if (x->id != y->id)
+        return x->id < y->id ? -1 : 1;
+    return x->crc < y->crc ? -1 : x->crc > y->crc;
+}
+
+void ledger_sort(ledger *l)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < l->count; i++)
+        if (l->at[i].valid)
+            l->at[kept++] = l->at[i];
+    l->count = kept;
+    if (kept)
+        qsort(l->at, kept, sizeof *l->at, compare);
+}
+
+bool ledger_same(const ledger *a, const ledger *b)
+{
+    if (a->count != b->count)
+        return false;
+    for (size_t i = 0; i < a->count; i++)
+        if (compare(&a->at[i], &b->at[i]) != 0)
+            return false;
+    return true;
+}
+
+bool ledger_same_order(const ledger *a, const ledger *b)
+{
+    if (a->count != b->count)
+        return false;
+    for (size_t i = 0; i < a->count; i++) {
+        const line *x = &a->at[i], *y = &b->at[i];
+        if (compare(x, y) != 0 || x->step != y->step || x->slot != y->slot || x->valid != y->valid)
+            return false;
+    }
+    return true;
+}

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What the engine's tests share: small datasets made on the spot, and ledgers of what a job
+ * delivered. */
+#ifndef PSTI_TESTS_ENGINE_KIT_H
+#define PSTI_TESTS_ENGINE_KIT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "penstock.h"
+
+#define KIT_PIPELINE "decode | random_resized_crop(16) | hflip | normalize(imagenet)"
+
+/* One delivered sample. */
+typedef struct line {
+    uint64_t epoch, step;
+    int rank, slot;
+    int64_t id;
+    uint32_t crc;
+    bool valid;
+} line;
+
+typedef struct ledger {
+    line *at;
+    size_t count, cap;
+    size_t batches;
+} ledger;
+
+/* A fresh folder; the caller removes it with kit_remove. */
+char *kit_folder(void);
+void kit_remove(char *folder);
+void kit_write(const char *folder, const char *name, const void *bytes, size_t size);
+/* A JPEG of noise; free() it. seed decides content; progressive as asked. */
+uint8_t *kit_jpeg(int width, int height, unsigned seed, bool progressive, size_t *size);
+/* count JPEGs of mixed small sizes in `classes` class folders. */
+void kit_images(const char *folder, int count, int classes);
+/* A file of that kind whose data is cut in the middle. */
+void kit_break(const char *folder, int index, int classes);
+void kit_name(int index, int classes, char name[64]);
+
+pst_engine *kit_engine(int workers, uint64_t memory);
+pst_dataset *kit_dataset(const char *folder);
+/* Opens a job or prints why not and exits. */
+pst_job *kit_job(pst_engine *engine, pst_dataset *data, const pst_job_options *opts);
+/* Appends what the job delivers, at most max_batches. Returns the last answer of pst_job_next: 0
+ * after the epochs, or an error. */
+int kit_collect(pst_job *job, int rank, uint64_t epochs, size_t max_batches, ledger *out);
+void ledger_free(ledger *l);
+/* Without padding, sorted by epoch, id, crc. */
+void ledger_sort(ledger *l);
+bool ledger_same(const ledger *a, const ledger *b);       /* the multiset of (epoch, id, crc) */
+bool ledger_same_order(const ledger *a, const ledger *b); /* line by line, but for rank */
+
+#endif

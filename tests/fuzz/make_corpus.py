@@ -1,0 +1,161 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""Makes the seeds of the fuzz corpora: small valid inputs and near misses, named seed-*. Inputs that fuzzing found lie beside
+them under other names and are left alone. (States are made by the library itself: see make_states.c.)
+
+    tests/fuzz/make_corpus.py
+"""
+import io
+import json
+import os
+import struct
+import sys
+import tarfile
+import zlib
+
+import numpy
+from PIL import Image
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+def put(target, name, data):
+    folder = os.path.join(HERE, "corpus", target)
+    os.makedirs(folder, exist_ok=True)
+    with open(os.path.join(folder, "seed-" + name), "wb") as handle:
+        handle.write(data)
+
+
+def pixels(rows, cols, channels):
+    y, x = numpy.mgrid[0:rows, 0:cols]
+    planes = [(x * 9 + y * 5 + 70 * c) % 256 for c in range(channels)]
+    array = numpy.stack(planes, axis=2).astype(numpy.uint8)
+    return array[:, :, 0] if channels == 1 else array
+
+
+def saved(picture, form, **options):
+    out = io.BytesIO()
+    picture.save(out, form, **options)
+    return out.getvalue()
+
+
+def jpegs():
+    colour, grey = Image.fromarray(pixels(19, 35, 3)), Image.fromarray(pixels(16, 24, 1))
+    cmyk = Image.fromarray(pixels(9, 17, 4), "CMYK")
+    plain = saved(colour, "JPEG", quality=60)
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    put("jpeg", "420", plain)
+    put("jpeg", "444", saved(colour, "JPEG", quality=90, subsampling=0))
+    put("jpeg", "422", saved(colour, "JPEG", quality=40, subsampling=1))
+    put("jpeg", "progressive", saved(colour, "JPEG", quality=60, progressive=True))
+    put("jpeg", "grey", saved(grey, "JPEG", quality=60))
+    put("jpeg", "cmyk", saved(cmyk, "JPEG", quality=60))
+    put("jpeg", "turned", saved(colour, "JPEG", quality=30, exif=exif))
+    put("jpeg", "one", saved(Image.fromarray(pixels(1, 1, 3)), "JPEG"))
+    put("jpeg", "cut", plain[:-40])
+    put("jpeg", "no-end", plain[:-2])
+    put("jpeg", "head-only", plain[:20])
+    start = plain.index(b"\xff\xc0")
+    put("jpeg", "bomb", plain[:start + 5] + b"\xff\xdc\xff\xdc" + plain[start + 9:])
+
+
+def chunk(kind, body):
+    return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+
+
+def png(cols, rows, depth, colour, interlace, rows_bytes, extra=b""):
+    head = struct.pack(">IIBBBBB", cols, rows, depth, colour, 0, 0, interlace)
+    body = chunk(b"IHDR", head) + extra + chunk(b"IDAT", zlib.compress(rows_bytes)) + chunk(b"IEND", b"")
+    return b"\x89PNG\r\n\x1a\n" + body
+
+
+def pngs():
+    for channels, mode in ((1, "L"), (2, "LA"), (3, "RGB"), (4, "RGBA")):
+        put("png", mode.lower(), saved(Image.fromarray(pixels(11, 13, channels), mode), "PNG"))
+    put("png", "palette", saved(Image.fromarray(pixels(11, 13, 3)).quantize(16), "PNG"))
+    put("png", "1bit", saved(Image.fromarray(pixels(9, 21, 1)).convert("1"), "PNG"))
+    put("png", "16bit", png(3, 2, 16, 0, 0, b"\0" + b"\x12\x34" * 3 + b"\x02" + b"\x01\x02" * 3))
+    put("png", "16bit-rgb", png(2, 1, 16, 2, 0, b"\0" + b"\x12\x34" * 6))
+    put("png", "interlaced", png(1, 1, 8, 2, 1, b"\0abc"))
+    put("png", "transparent", png(2, 1, 8, 3, 0, b"\0\0\1", chunk(b"PLTE", b"abcdef") + chunk(b"tRNS", b"\x80")))
+    put("png", "bomb", png(0x7fffffff, 0x7fffffff, 8, 2, 0, b"\0"))
+    put("png", "short", png(9, 9, 8, 0, 0, b"\0abc"))
+    whole = saved(Image.fromarray(pixels(11, 13, 3)), "PNG")
+    put("png", "cut", whole[:len(whole) // 2])
+
+
+def tar_of(members, form=tarfile.USTAR_FORMAT):
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w", format=form) as archive:
+        for name, data, kind in members:
+            info = tarfile.TarInfo(name)
+            info.size = len(data) if kind == tarfile.REGTYPE else 0
+            info.type = kind
+            info.linkname = "elsewhere" if kind in (tarfile.SYMTYPE, tarfile.LNKTYPE) else ""
+            archive.addfile(info, io.BytesIO(data))
+    return out.getvalue().rstrip(b"\0") + b"\0" * 1024
+
+
+def tars():
+    regular = tarfile.REGTYPE
+    pair = [("a/0001.jpg", b"\xff\xd8\xff\xd9", regular), ("a/0001.cls", b"7", regular),
+            ("a/0001.json", b'{"width": 3}', regular), ("a/0002.jpg", b"x", regular), ("a/0002.txt", b"text", regular)]
+    put("tar", "pairs", tar_of(pair))
+    put("tar", "gnu-long-name", tar_of([("d" * 90 + "/" + "n" * 90 + ".jpg", b"x", regular)], tarfile.GNU_FORMAT))
+    put("tar", "pax", tar_of([("d" * 90 + "/" + "ü" * 90 + ".jpg", b"x", regular)], tarfile.PAX_FORMAT))
+    put("tar", "up-and-away", tar_of([("../x.jpg", b"x", regular), ("/etc/x.jpg", b"x", regular), ("a//b.jpg", b"", regular)]))
+    put("tar", "links", tar_of([("a.jpg", b"", tarfile.SYMTYPE), ("b.jpg", b"", tarfile.LNKTYPE), ("c", b"", tarfile.FIFOTYPE)]))
+    whole = tar_of(pair)
+    put("tar", "cut", whole[:900])
+    put("tar", "no-end", whole[:-1024])
+    put("tar", "bad-sum", whole[:148] + b"0000000\0" + whole[156:])
+    put("tar", "huge", whole[:124] + b"\x80\0\0\0\x7f\xff\xff\xff\xff\xff\xff\xff" + whole[136:])
+
+
+def manifests():
+    put("manifest", "tsv", b"key\tlabel\tsplit\na.jpg\t0\ttrain\nb/c.jpg\t12\tval\n")
+    put("manifest", "tsv-more", b"key\tmask\tweight\tcaption\na.jpg\ta.png\t0.5\ttwo words\nb.jpg\tb.png\t-1e3\t\n")
+    put("manifest", "tsv-crlf", b"key\tlabel\r\na.jpg\t3\r\n")
+    put("manifest", "tsv-ragged", b"key\tlabel\na.jpg\nb.jpg\t1\t2\n")
+    put("manifest", "tsv-evil", b"key\tlabel\n../../etc/passwd\t1\n/abs.jpg\t2\na\x01b.jpg\t3\n")
+    lines = [{"key": "a.jpg", "label": 3, "split": "train"}, {"key": "b.jpg", "label": -1, "box": [1, 2.5, 3, 4]},
+             {"key": "c.jpg", "caption": "zwölf \u0001", "nothing": None, "deep": {"a": [[]]}}]
+    put("manifest", "jsonl", "\n".join(json.dumps(line) for line in lines).encode() + b"\n")
+    put("manifest", "jsonl-cut", b'{"key": "a.jpg", "label": 1}\n{"key": "b')
+    put("manifest", "jsonl-twice", b'{"key": "a.jpg", "key": "b.jpg", "label": 99999999999999999999}\n')
+    put("manifest", "empty", b"")
+
+
+PIPELINES = {
+    "train": "decode | random_resized_crop(224) | hflip | normalize(imagenet)",
+    "evaluate": "decode | resize(256) | center_crop(224) | normalize(imagenet)",
+    "named": "decode | random_resized_crop(size=(128, 96), scale=(0.2, 1), ratio=(0.5, 2), interpolation=bicubic) | vflip(p=0.1)",
+    "lists": "decode | pad((1, 2, 3, 4), fill=(10, 20, 30)) | random_crop(32) | normalize(mean=(0.5, 0.5, 0.5), std=(1, 1, 1))",
+    "types": "decode | resize(32) | to(f16, nhwc)",
+    "fields": "decode | resize(32) | image: normalize(half) | to(bf16); mask: to(i64)",
+    "typo": "decode | resise(32)",
+    "open": "decode | resize(",
+    "numbers": "decode | resize(1e400, -0, 00007, .5)",
+    "bars": "|| | ||",
+    "deep": "decode | pad(((((((((((((((1)))))))))))))))",
+}
+
+
+def pipelines():
+    for name, text in PIPELINES.items():
+        put("pipeline", name, text.encode())
+    put("pipeline", "bytes", b"decode | \xff\xfe\0resize(3)")
+
+
+def main():
+    jpegs()
+    pngs()
+    tars()
+    manifests()
+    pipelines()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

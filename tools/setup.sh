@@ -1,0 +1,68 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Installs the Debian 12 packages that building, testing and measuring need. Does nothing, quickly, when
+# all of them are there. `make demo` and `make test` call it first.
+#
+#   tools/setup.sh GROUP...     groups: build test lint python bench
+#   tools/setup.sh --list GROUP...
+set -eu
+
+build="gcc libc6-dev make meson ninja-build pkg-config libjpeg62-turbo-dev libspng-dev liburing-dev libjansson-dev"
+python="python3 patchelf python3-dev python3-pip python3-venv python3-mesonpy python3-setuptools python3-wheel python3-numpy"
+test="$python python3-pytest python3-pil python3-torch python3-torchvision clang-14 libclang-rt-14-dev mandoc"
+lint="clang-14 clang-format-14 binutils python3 mandoc"
+bench="python3 python3-numpy python3-pil python3-torch python3-torchvision"
+
+usage() {
+    echo "usage: tools/setup.sh [--list] build|test|lint|python|bench ..." >&2
+    exit 2
+}
+
+list=no
+if [ "${1:-}" = "--list" ]; then
+    list=yes
+    shift
+fi
+[ $# -gt 0 ] || usage
+
+wanted=""
+for group in "$@"; do
+    case $group in
+    build) wanted="$wanted $build" ;;
+    test) wanted="$wanted $test" ;;
+    lint) wanted="$wanted $lint" ;;
+    python) wanted="$wanted $python" ;;
+    bench) wanted="$wanted $bench" ;;
+    *) usage ;;
+    esac
+done
+
+if [ $list = yes ]; then
+    echo "$wanted" | tr ' ' '\n' | sed '/^$/d' | sort -u
+    exit 0
+fi
+
+if ! command -v dpkg-query >/dev/null 2>&1; then
+    echo "tools/setup.sh: no dpkg on this machine, so nothing is installed. Needed, by their Debian names:$wanted" >&2
+    exit 0
+fi
+
+missing=""
+for package in $(echo "$wanted" | tr ' ' '\n' | sort -u); do
+    state=$(dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null || true)
+    [ "$state" = installed ] || missing="$missing $package"
+done
+[ -n "$missing" ] || exit 0
+
+if [ "$(id -u)" != 0 ]; then
+    echo "tools/setup.sh: these packages are missing, and installing them needs root:$missing" >&2
+    echo "tools/setup.sh: run as root: tools/setup.sh $*" >&2
+    exit 1
+fi
+
+echo "installing:$missing"
+export DEBIAN_FRONTEND=noninteractive
+apt-get update -q
+# $missing is a list of words on purpose.
+# shellcheck disable=SC2086
+apt-get install -q -y --no-install-recommends $missing
