@@ -212,10 +212,9 @@ void job_detach(pst_job *job)
     if (*at)
         *at = job->next;
     pthread_mutex_unlock(&engine->lock);
-    psti_feed *feed = job->feed;
+    psti_feed_close(job->feed); /* its workers may still note a bad sample with the engine */
     job->feed = NULL;
     job->engine = NULL;
-    psti_feed_close(feed);
 }
 
 void pst_job_close(pst_job *job)

@@ -280,7 +280,7 @@ static int take_locked(psti_feed *feed, pst_batch **out)
     run *r = feed->runs;
     if (!r)
         return feed->next_epoch >= feed->end_epoch ? 0 : WAIT;
-    if (r->delivered >= r->steps) {
+    if (r->delivered >= r->steps && !r->error.code) {
         feed->runs = r->next;
         feed->run_count--;
         run_unref_locked(r);

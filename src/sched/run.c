@@ -166,7 +166,8 @@ int64_t run_position(const run *r, int64_t share, bool *valid)
 /* With ends = short the last batch holds what is left. Returns it when it only needs sealing. */
 pst_batch *run_check_end_locked(run *r)
 {
-    if (r->feed->way == FIXED || r->feed->spec.ends != PST_ENDS_SHORT || r->cancelled)
+    if (r->feed->way == FIXED || r->feed->spec.ends != PST_ENDS_SHORT || r->cancelled ||
+        r->error.code)
         return NULL;
     if (r->next_share < r->slots || r->inflight > 0)
         return NULL;

@@ -290,8 +290,11 @@ static void every_failed_allocation_is_an_error(void)
             for (uint64_t n = 1; n <= allocs + 8; n++) {
                 uint64_t ignored;
                 psti_mem_fail_at(n, persistent);
+                const int before = check_in_behaviour;
                 whole_life(&ignored, c & 1, c > 1);
                 psti_mem_fail_at(0, false);
+                CHECKF(check_in_behaviour == before, "case %d, allocation %d, persistent %d", c, (int)n,
+                       persistent);
             }
     }
 }
