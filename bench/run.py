@@ -16,6 +16,7 @@ import importlib.util
 import json
 import math
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -31,8 +32,14 @@ class Torch:
         self.name = "%s, prefetch %d" % ("Pillow" if decode == "pil" else "torchvision.io", prefetch)
         command = [args.python, os.path.join(common.ROOT, "bench", "torch_loader.py"), "--data", args.data, "--workers",
                    str(args.workers), "--batch", str(args.batch), "--decode", decode, "--prefetch", str(prefetch)]
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                                        start_new_session=True)
         self.versions = self.answer()
+        self.signal(signal.SIGSTOP)
+
+    def signal(self, number):
+        """Between its turns the loader is stopped: its workers would fill their queues at the next contender's cost."""
+        os.killpg(self.process.pid, number)
 
     def answer(self):
         line = self.process.stdout.readline()
@@ -41,11 +48,15 @@ class Torch:
         return json.loads(line)
 
     def run(self, seconds):
+        self.signal(signal.SIGCONT)
         self.process.stdin.write("run %f\n" % seconds)
         self.process.stdin.flush()
-        return self.answer()
+        result = self.answer()
+        self.signal(signal.SIGSTOP)
+        return result
 
     def close(self):
+        self.signal(signal.SIGCONT)
         self.process.stdin.close()
         self.process.wait()
 

@@ -4,7 +4,7 @@
 
 Workers are persistent and the sampler never ends, so there is no start-up and no end of an epoch inside a measurement. Each line
 `run SECONDS` on standard input gives one measurement as a JSON line: batches are taken and dropped until that many seconds
-have passed, after as many as could have been prepared ahead. Between measurements the workers wait.
+have passed, after as many as could have been prepared ahead. Between measurements bench/run.py stops the whole session.
 
     torch_loader.py --data DIR --workers N [--decode pil|io] [--prefetch P] [--batch B]
 """
@@ -43,16 +43,23 @@ def read_tensor(path):
         return transforms.functional.pil_to_tensor(torchvision.datasets.folder.pil_loader(path))
 
 
+class SmoothCrop(transforms.RandomResizedCrop):
+    """RandomResizedCrop that smooths on tensors too, as on pictures and as newer versions do by default: torchvision before
+    0.15 would otherwise give other, cheaper pixels than its Pillow path and than Penstock."""
+
+    def forward(self, image):
+        top, left, rows, cols = self.get_params(image, self.scale, self.ratio)
+        image = transforms.functional.crop(image, top, left, rows, cols)
+        return transforms.functional.resize(image, self.size, self.interpolation, antialias=True)
+
+
 def dataset(folder, decode):
     """What a training script does: crop, resize, flip, to float, normalise."""
     if decode == "pil":
         steps = [transforms.RandomResizedCrop(224), transforms.RandomHorizontalFlip(), transforms.ToTensor(),
                  transforms.Normalize(MEAN, STD)]
         return torchvision.datasets.ImageFolder(folder, transforms.Compose(steps))
-    try:
-        crop = transforms.RandomResizedCrop(224, antialias=True)
-    except TypeError:  # torchvision before 0.15 has no such word here and does not smooth: less work, so no harm to the baseline
-        crop = transforms.RandomResizedCrop(224)
+    crop = SmoothCrop(224)
     steps = [crop, transforms.RandomHorizontalFlip(), transforms.ConvertImageDtype(torch.float32),
              transforms.Normalize(MEAN, STD)]
     return torchvision.datasets.ImageFolder(folder, transforms.Compose(steps), loader=read_tensor)

@@ -71,7 +71,13 @@ def apply(spec, image, mask):
     parts = tv_tensors.Mask(torch.from_numpy(mask).contiguous())
     # A border of a mask is class 0, whatever colour the image's has: v2's fill={Image: colour, "others": 0}.
     mask_call = {name: 0 if name == "fill" else value for name, value in spec["call"].items()}
-    both = function(whole, **spec["call"]), function(parts, **mask_call)
+    try:
+        out = function(whole, **spec["call"])
+    except RuntimeError:
+        # torch 2.11 trips over an assertion of its own on some uint8 resizes; its other path goes through floats.
+        smooth = tv_tensors.Image(whole.to(torch.float32))
+        out = function(smooth, **spec["call"]).round().clamp(0, 255).to(torch.uint8)
+    both = out, function(parts, **mask_call)
     return both[0].permute(1, 2, 0).numpy(), both[1].numpy()
 
 
