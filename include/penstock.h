@@ -174,8 +174,8 @@ typedef struct pst_settings {
 PST_API void pst_engine_options_init(pst_engine_options *opts);
 /* opts may be NULL. The engine starts its threads at once. */
 PST_API int pst_engine_new(const pst_engine_options *opts, pst_engine **out, pst_error *err);
-/* Closes every job that is still open, waits for the threads. NULL is fine. Batches still held stay
- * valid. */
+/* Closes every job that is still open (no call on one may be under way), waits for the threads.
+ * NULL is fine. Batches still held stay valid. */
 PST_API void pst_engine_free(pst_engine *engine);
 /* What the options would become on a machine; needs no engine. */
 PST_API int pst_settings_resolve(const pst_engine_options *opts, pst_settings *out, pst_error *err);
@@ -321,9 +321,10 @@ typedef struct pst_stage_stats {
 
 #define PST_STAGES_MAX 24
 typedef struct pst_job_stats {
-    size_t size; /* sizeof(pst_job_stats), set by the caller */
-    uint64_t samples, batches, skipped, pads, warnings;
-    uint64_t waits, wait_ns; /* consumer's time in pst_job_next */
+    size_t size;                     /* sizeof(pst_job_stats), set by the caller */
+    uint64_t samples, batches, pads; /* handed over */
+    uint64_t skipped, warnings;      /* met so far, in what is prepared ahead too */
+    uint64_t waits, wait_ns;         /* consumer's time in pst_job_next */
     uint64_t wait_p50_ns, wait_p99_ns;
     uint64_t first_batch_ns; /* from opening the job */
     uint64_t bytes_read;
@@ -378,6 +379,7 @@ PST_API const void *pst_batch_data(const pst_batch_desc *desc, const pst_field *
 /* One slot of a field: its bytes and size. */
 PST_API const void *pst_batch_slot(const pst_batch_desc *desc, const pst_field *field,
                                    uint32_t slot, size_t *bytes);
+/* Gives the batch back; its memory may be reused at once. NULL is fine. */
 PST_API void pst_batch_release(pst_batch *batch);
 
 PST_API size_t pst_dtype_bytes(int dtype);

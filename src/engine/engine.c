@@ -116,6 +116,8 @@ int engine_note_bad(pst_engine *engine, const psti_dataset *data, int64_t limit,
 
 size_t pst_engine_bad_count(const pst_engine *engine)
 {
+    if (engine->pid != getpid())
+        return 0;
     pthread_mutex_t *lock = (pthread_mutex_t *)&engine->lock;
     pthread_mutex_lock(lock);
     const size_t count = engine->bad_count;
@@ -125,6 +127,8 @@ size_t pst_engine_bad_count(const pst_engine *engine)
 
 int pst_engine_bad_get(const pst_engine *engine, size_t index, pst_error *out)
 {
+    if (engine->pid != getpid())
+        return PST_EFORK;
     pthread_mutex_t *lock = (pthread_mutex_t *)&engine->lock;
     pthread_mutex_lock(lock);
     const bool there = index < engine->bad_count;

@@ -262,19 +262,25 @@ int pst_job_set_epoch(pst_job *job, uint64_t epoch)
     return epoch > UINT32_MAX ? -EINVAL : psti_feed_set_epoch(job->feed, epoch);
 }
 
+/* Whether the job's locks may be taken: not in a forked child, where they may be held for ever. */
+static bool alive(const pst_job *job)
+{
+    return job->feed && job->engine->pid == getpid();
+}
+
 uint64_t pst_job_epoch(const pst_job *job)
 {
-    return job->feed ? psti_feed_epoch(job->feed) : 0;
+    return alive(job) ? psti_feed_epoch(job->feed) : 0;
 }
 
 int64_t pst_job_steps(const pst_job *job)
 {
-    return job->feed ? psti_feed_steps(job->feed) : PST_ECLOSED;
+    return alive(job) ? psti_feed_steps(job->feed) : job->feed ? PST_EFORK : PST_ECLOSED;
 }
 
 void pst_job_error(const pst_job *job, pst_error *out)
 {
-    if (job->error.code || !job->feed)
+    if (job->error.code || !alive(job))
         *out = job->error;
     else
         psti_feed_error(job->feed, out);
@@ -285,6 +291,6 @@ void pst_job_stats_get(const pst_job *job, pst_job_stats *out)
     const size_t size = out->size;
     memset(out, 0, sizeof *out);
     out->size = size;
-    if (job->feed)
+    if (alive(job))
         psti_feed_stats(job->feed, out);
 }

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "engine/engine_priv.h"
 
@@ -36,6 +37,8 @@ int pst_job_state(const pst_job *job, void *buf, size_t cap, size_t *bytes)
 {
     if (!job->feed)
         return PST_ECLOSED;
+    if (job->engine->pid != getpid())
+        return PST_EFORK;
     psti_state state = {0};
     int rc = fill(job, &state);
     if (rc == 0) {
@@ -124,7 +127,7 @@ int pst_state_merge(const void *const *states, const size_t *bytes, size_t count
                     size_t *out_bytes, pst_error *err)
 {
     if (count == 0 || count > 65536)
-        return psti_fail(err, -EINVAL, "state", NULL, "there are %zu states to join", count);
+        return psti_fail(err, PST_ESTATE, "state", NULL, "there are %zu states to join", count);
     psti_state joined = {0};
     psti_state *all = psti_calloc(PSTI_MEM_ENGINE, count, sizeof *all);
     int rc = all ? 0 : psti_fail(err, -ENOMEM, "state", NULL, "out of memory");

@@ -304,6 +304,7 @@ static int take_locked(psti_feed *feed, pst_batch **out)
 static void note_wait_locked(psti_feed *feed, uint64_t since)
 {
     const uint64_t waited = psti_now_ns() - since;
+    feed->wait_since = 0;
     feed->waits++;
     feed->wait_ns += waited;
     psti_hist_add(&feed->wait_hist, waited);
@@ -312,8 +313,8 @@ static void note_wait_locked(psti_feed *feed, uint64_t since)
 int psti_feed_next(psti_feed *feed, int64_t timeout_ns, pst_batch **out)
 {
     psti_pool *pool = feed->pool;
-    const uint64_t since = psti_now_ns();
-    const uint64_t until = timeout_ns < 0 ? 0 : since + (uint64_t)timeout_ns;
+    const uint64_t called = psti_now_ns();
+    const uint64_t until = timeout_ns < 0 ? 0 : called + (uint64_t)timeout_ns;
     const struct timespec deadline = psti_timespec_ns(until);
     for (;;) {
         if (atomic_load(&feed->aborted))
@@ -323,7 +324,7 @@ int psti_feed_next(psti_feed *feed, int64_t timeout_ns, pst_batch **out)
         const unsigned seen = atomic_load(&feed->wake);
         const int rc = take_locked(feed, out);
         if (rc == 1) {
-            note_wait_locked(feed, since);
+            note_wait_locked(feed, feed->wait_since ? feed->wait_since : called);
             pool_pump_locked(pool);
         }
         const bool first = rc == 1 && feed->batches == 1;
@@ -332,8 +333,13 @@ int psti_feed_next(psti_feed *feed, int64_t timeout_ns, pst_batch **out)
             psti_dataset_verify(feed->spec.data);
         if (rc != WAIT)
             return rc;
-        if (timeout_ns >= 0 && psti_now_ns() >= until)
+        if (timeout_ns >= 0 && psti_now_ns() >= until) {
+            /* The wait goes on with the next call: a consumer that waits in slices waits all the
+             * same. */
+            if (!feed->wait_since)
+                feed->wait_since = called;
             return -ETIMEDOUT;
+        }
         psti_futex_wait(&feed->wake, seen, timeout_ns < 0 ? NULL : &deadline);
     }
 }

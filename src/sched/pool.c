@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The pool: worker threads, the reader, the byte budget and its three parts. Workers take the
- * oldest runnable task of the feed whose turn it is; between tasks they send out the next reads. */
+ * oldest runnable task of the feed whose turn it is, or start its next sample and read it
+ * themselves. */
 #include <errno.h>
 #include <malloc.h>
 #include <signal.h>
@@ -93,24 +94,49 @@ void pool_signal_locked(psti_pool *pool)
         pthread_cond_signal(&pool->work);
 }
 
-void pool_pump_locked(psti_pool *pool)
+/* Where bytes have to be fetched, reads are sent ahead. */
+static void send_ahead_locked(psti_pool *pool)
 {
-    bool sent = true;
-    while (sent && !pool->stopping) {
+    for (bool sent = true; sent && pool->cold > 0 && !pool->stopping;) {
         sent = false;
-        for (psti_feed *feed = pool->feeds; feed; feed = feed->next)
-            sent |= task_dispatch_locked(feed);
+        for (psti_feed *feed = pool->feeds; feed; feed = feed->next) {
+            task *t = task_aim_locked(feed);
+            if (!t)
+                continue;
+            task_send_locked(t);
+            pool->cold--;
+            sent = true;
+        }
     }
 }
 
-static task *take_runnable_locked(psti_pool *pool)
+/* Something changed that may let samples start. */
+void pool_pump_locked(psti_pool *pool)
+{
+    send_ahead_locked(pool);
+    if (pool->idle > 0)
+        pthread_cond_broadcast(&pool->work);
+}
+
+static task *take_of_locked(psti_feed *feed, bool aim)
+{
+    if (aim)
+        return task_aim_locked(feed);
+    task *t = feed->runnable;
+    if (t)
+        feed->runnable = t->next;
+    return t;
+}
+
+/* A task of the feed whose turn it is: one that is runnable, or the next sample, to be read on the
+ * spot. */
+static task *take_locked(psti_pool *pool, bool aim)
 {
     psti_feed *feed = pool->turn ? pool->turn : pool->feeds;
     for (psti_feed *first = feed; feed;) {
         psti_feed *after = feed->next ? feed->next : pool->feeds;
-        if (feed->runnable) {
-            task *t = feed->runnable;
-            feed->runnable = t->next;
+        task *t = take_of_locked(feed, aim);
+        if (t) {
             pool->turn = after;
             return t;
         }
@@ -125,8 +151,10 @@ static void *work_loop(void *arg)
     psti_pool *pool = w->pool;
     pthread_mutex_lock(&pool->lock);
     while (!pool->stopping) {
-        pool_pump_locked(pool);
-        task *t = take_runnable_locked(pool);
+        send_ahead_locked(pool);
+        task *t = take_locked(pool, false);
+        if (!t)
+            t = take_locked(pool, true);
         if (!t) {
             pool->idle++;
             pthread_cond_wait(&pool->work, &pool->lock);

@@ -168,6 +168,7 @@ struct task {
     psti_buf bytes;
     size_t charged;
     uint64_t submitted_ns, read_ns;
+    bool unread; /* the worker that takes it tries to read it on the spot */
     int tries;
     psti_input inputs[PSTI_FIELDS_MAX];
 };
@@ -218,6 +219,7 @@ struct psti_feed {
     damage_map damage;
     task *runnable; /* by order */
 
+    uint64_t wait_since; /* the consumer's own: when a wait began that timed out; 0 = none */
     atomic_uint wake;    /* consumers wait on it; partner: psti_feed_next */
     atomic_bool aborted; /* set by psti_feed_abort; partner: psti_feed_next */
 
@@ -263,6 +265,7 @@ struct psti_pool {
     task *tasks, *free_tasks;
     int task_count, inflight;
     uint64_t order_next;
+    int cold; /* reads to send ahead before trying again whether bytes are at hand */
     psti_reader *reader;
     worker *workers;
     int worker_count;
@@ -305,7 +308,8 @@ void place_sample(worker *w, task *t);
 void place_bad(worker *w, task *t, pst_error *err);
 
 /* task.c */
-bool task_dispatch_locked(psti_feed *feed);
+task *task_aim_locked(psti_feed *feed);
+void task_send_locked(task *t);
 void task_run(worker *w, task *t);
 void task_done_locked(task *t);
 void task_count_locked(worker *w,

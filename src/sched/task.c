@@ -7,7 +7,7 @@
 
 #include "sched/sched_priv.h"
 
-enum { RENEWALS = 3 };
+enum { RENEWALS = 3, COLD_SPELL = 256 };
 
 /* ---- dispatch -------------------------------------------------------------------------------- */
 
@@ -169,12 +169,9 @@ static int reserve_bytes_locked(task *t, uint64_t total)
     return psti_buf_need(PSTI_MEM_SCHED, &t->bytes, total) < 0 ? -ENOMEM : 1;
 }
 
-static void send_reads(task *t)
+/* Gives each member its place in the task's buffer. */
+static void lay_out(task *t)
 {
-    psti_feed *feed = t->feed;
-    t->submitted_ns = psti_now_ns();
-    atomic_store(&t->read_status, 0);
-    atomic_store(&t->reads_left, t->read_count + 1);
     uint8_t *at = t->bytes.data;
     for (int i = 0; i < t->read_count; i++) {
         psti_read *read = &t->reads[i];
@@ -184,8 +181,16 @@ static void send_reads(task *t)
         t->inputs[t->read_field[i]] = (psti_input){at, read->at.length, -1};
         at += (read->at.length + 63) & ~(uint64_t)63;
     }
+}
+
+static void send_reads(task *t)
+{
+    lay_out(t);
+    t->submitted_ns = psti_now_ns();
+    atomic_store(&t->read_status, 0);
+    atomic_store(&t->reads_left, t->read_count + 1);
     for (int i = 0; i < t->read_count; i++)
-        psti_reader_submit(feed->pool->reader, &t->reads[i]);
+        psti_reader_submit(t->feed->pool->reader, &t->reads[i]);
 }
 
 static bool grow_reads(task *t, int count)
@@ -251,47 +256,50 @@ static int members_of(const psti_feed *feed)
     return count;
 }
 
-/* Finishes a dispatch whose reading cannot even begin: the worker reports it. */
-static void fail_before_reading_locked(task *t, int status)
-{
-    t->read_count = 0;
-    atomic_store(&t->read_status, status);
-    atomic_store(&t->reads_left, 0);
-    t->read_ns = 0;
-    put_runnable_locked(t);
-    pool_signal_locked(t->feed->pool);
-}
-
-bool task_dispatch_locked(psti_feed *feed)
+/* The feed's next sample as a task of its own, counted in but not read yet; NULL when nothing may
+ * be sent out. */
+task *task_aim_locked(psti_feed *feed)
 {
     psti_pool *pool = feed->pool;
     task *t = pool->free_tasks;
     if (feed->closing || !feed->started || !t)
-        return false;
+        return NULL;
     if (pool->feeds->next && feed->inflight * 2 > pool->task_count)
-        return false; /* leave room for the other jobs */
+        return NULL; /* leave room for the other jobs */
     run *r = run_to_dispatch_locked(feed);
     if (!r || !(feed->way == FIXED ? fixed_batch_locked(feed, r) : window_open_locked(feed, r)))
-        return false;
+        return NULL;
     aim(t, feed, r);
-    int64_t total = grow_reads(t, members_of(feed)) ? find_members(t) : -ENOMEM;
-    int rc = total < 0 ? (int)total : reserve_bytes_locked(t, (uint64_t)total);
+    const int64_t total = grow_reads(t, members_of(feed)) ? find_members(t) : -ENOMEM;
+    const int rc = total < 0 ? (int)total : reserve_bytes_locked(t, (uint64_t)total);
     if (rc == 0)
-        return false;
+        return NULL;
     commit_locked(t);
-    if (rc < 0) {
-        fail_before_reading_locked(t, rc);
-        return true;
+    t->unread = rc > 0;
+    t->read_ns = 0;
+    atomic_store(&t->read_status, rc < 0 ? rc : 0);
+    if (rc < 0)
+        t->read_count = 0;
+    return t;
+}
+
+/* Sends an aimed task's reads ahead; the reader makes it runnable. */
+void task_send_locked(task *t)
+{
+    if (!t->unread) {
+        put_runnable_locked(t);
+        pool_signal_locked(t->feed->pool);
+        return;
     }
+    t->unread = false;
     send_reads(t);
     /* The task's own share of reads_left, so that it cannot become runnable before it is counted.
      */
     if (atomic_fetch_sub_explicit(&t->reads_left, 1, memory_order_acq_rel) == 1) {
         t->read_ns = psti_now_ns() - t->submitted_ns;
         put_runnable_locked(t);
-        pool_signal_locked(pool);
+        pool_signal_locked(t->feed->pool);
     }
-    return true;
 }
 
 /* ---- running --------------------------------------------------------------------------------- */
@@ -335,6 +343,31 @@ static bool read_again(task *t, int status, pst_error *err)
         pthread_mutex_unlock(&feed->pool->lock);
     }
     return true;
+}
+
+/* Bytes that the system has at hand are read by the worker that will decode them: nothing is handed
+ * over, and they are in its cache. False when that would have waited: then the reader does it, and
+ * for a while reads are sent ahead. */
+static bool read_here(task *t)
+{
+    psti_pool *pool = t->feed->pool;
+    t->unread = false;
+    lay_out(t);
+    const uint64_t since = psti_now_ns();
+    int rc = 0;
+    for (int i = 0; i < t->read_count && rc == 0; i++)
+        rc = psti_read_try(&t->reads[i].at, t->reads[i].buf);
+    t->read_ns = psti_now_ns() - since;
+    if (rc != -EAGAIN) {
+        atomic_store(&t->read_status, rc);
+        return true;
+    }
+    pthread_mutex_lock(&pool->lock);
+    pool->cold = COLD_SPELL;
+    t->unread = true;
+    task_send_locked(t);
+    pthread_mutex_unlock(&pool->lock);
+    return false;
 }
 
 static void describe_read_failure(const task *t, int status, pst_error *err)
@@ -445,6 +478,8 @@ void task_run(worker *w, task *t)
     psti_feed *feed = t->feed;
     pst_error err;
     psti_error_clear(&err);
+    if (t->unread && !read_here(t))
+        return;
     const int status = atomic_load(&t->read_status);
     if (status < 0 && read_again(t, status, &err))
         return;
@@ -491,6 +526,7 @@ void task_done_locked(task *t)
     run_unref_locked(r);
     if (feed->closing)
         pthread_cond_broadcast(&pool->room);
+    pool_signal_locked(pool);
 }
 
 /* ---- values and writing

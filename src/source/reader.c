@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include "core/log.h"
@@ -73,6 +74,27 @@ int psti_read_now(const psti_extent *at, uint8_t *buf)
             rc = PST_ECHANGED; /* it became shorter after the comparison */
         else if (errno != EINTR)
             rc = -errno;
+    }
+    psti_extent_close(at, fd);
+    return rc;
+}
+
+int psti_read_try(const psti_extent *at, uint8_t *buf)
+{
+    int fd;
+    int rc = psti_extent_open(at, true, &fd);
+    if (rc)
+        return rc;
+    for (uint64_t got = 0; got < at->length && !rc;) {
+        const uint64_t left = at->length - got;
+        const struct iovec piece = {buf + got, left < PSTI_READ_PIECE ? left : PSTI_READ_PIECE};
+        const ssize_t n = preadv2(fd, &piece, 1, (off_t)(at->offset + got), RWF_NOWAIT);
+        if (n > 0)
+            got += (uint64_t)n;
+        else if (n == 0)
+            rc = PST_ECHANGED;
+        else if (errno != EINTR)
+            rc = errno == EOPNOTSUPP ? -EAGAIN : -errno;
     }
     psti_extent_close(at, fd);
     return rc;

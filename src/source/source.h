@@ -98,5 +98,7 @@ void psti_reader_submit(psti_reader *reader, psti_read *read);
 void psti_reader_close(psti_reader *reader);
 /* The same read at once, in the calling thread. */
 int psti_read_now(const psti_extent *at, uint8_t *buf);
+/* The same, but -EAGAIN rather than wait for a disk. */
+int psti_read_try(const psti_extent *at, uint8_t *buf);
 
 #endif

@@ -70,7 +70,7 @@ static psti_axis make_axis(int in, int out)
         axis.taps = axis.count[i] > axis.taps ? axis.count[i] : axis.taps;
         for (int t = 0; t < high - low; t++)
             axis.weights[i * axis.stride + t] =
-                (below(1 << 22) - (1 << 19)) / (high - low > 4 ? (high - low) / 4 : 1);
+                (below(1 << 22) - (1 << 19)) / (high - low > 1 ? (high - low + 1) / 2 : 1);
         if (below(8) == 0) { /* one tap with all the weight */
             memset(axis.weights + i * axis.stride, 0, (size_t)axis.stride * 4);
             axis.weights[i * axis.stride + below(high - low)] = 1 << 22;
