@@ -357,8 +357,8 @@ PST_API int64_t pst_job_steps(const pst_job *job);
 PST_API void pst_job_error(const pst_job *job, pst_error *out);
 PST_API void pst_job_stats_get(const pst_job *job, pst_job_stats *out);
 
-/* What was handed to the caller so far. Writes at most cap bytes; *bytes is the size needed.
- * -ENOSPC if cap is less. */
+/* What was handed to the caller so far. Writes at most cap bytes and sets *bytes to what it wrote.
+ * If cap is less than needed: -ENOSPC, and *bytes is a size that will do. */
 PST_API int pst_job_state(const pst_job *job, void *buf, size_t cap, size_t *bytes);
 /* Goes on where a state was taken. Before the first pst_job_next only. Refused (PST_ESTATE, both
  * values named) when dataset, pipeline, seed, sampler or order differ; world and batch may differ.

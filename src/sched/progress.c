@@ -138,7 +138,11 @@ int psti_feed_progress(psti_feed *feed, psti_state *out)
     if (feed->runs) {
         rc = run_progress(feed->runs, out);
     } else {
+        /* Between epochs: as the next run, which may be made at any moment, would say. */
         out->epoch = feed->next_epoch;
+        out->per_rank = s->world > 1 && (s->skip || s->mode == PST_ORDER_READY);
+        if (s->mode == PST_ORDER_READY)
+            rc = new_bitmap(out);
     }
     pthread_mutex_unlock(&feed->pool->lock);
     if (rc < 0)
