@@ -164,6 +164,21 @@ static void json_settings(const pst_settings *s)
     printf("\n");
 }
 
+/* Which way of reading "auto" becomes is known once an engine has tried. */
+static int tried_io(void)
+{
+    pst_engine_options opts;
+    pst_engine *engine = NULL;
+    pst_settings found = {.io = PST_IO_AUTO};
+    pst_engine_options_init(&opts);
+    opts.workers = 1;
+    opts.memory_bytes = 16 << 20;
+    if (pst_engine_new(&opts, &engine, NULL) == 0)
+        pst_engine_settings(engine, &found);
+    pst_engine_free(engine);
+    return found.io >= PST_IO_AUTO && found.io <= PST_IO_THREADS ? found.io : PST_IO_AUTO;
+}
+
 static int run_settings(const void *values)
 {
     const settings_values *v = values;
@@ -177,8 +192,8 @@ static int run_settings(const void *values)
     opts.io = v->io;
     if (pst_settings_resolve(&opts, &found, &err) < 0)
         return fail_error(&err);
-    if (found.io < PST_IO_AUTO || found.io > PST_IO_THREADS)
-        found.io = PST_IO_AUTO;
+    if (found.io != PST_IO_URING && found.io != PST_IO_THREADS)
+        found.io = tried_io();
     if (v->json)
         json_settings(&found);
     else

@@ -154,7 +154,17 @@ static int measure_job(const bench *b, pst_job *job, row *r)
     r->stats.size = sizeof r->stats;
     pst_job_stats_get(job, &r->stats);
     progress_clear();
-    return rc >= 0 ? CLI_OK : fail_job(job, rc);
+    return rc;
+}
+
+/* Why nothing came. With every sample left out as bad, the first one says it. */
+static int fail_measure(const bench *b, const pst_engine *engine, const pst_job *job, int rc)
+{
+    pst_error first = {0};
+    if (rc != -ENODATA || pst_engine_bad_get(engine, 0, &first) < 0)
+        return fail_job(job, rc);
+    fail_error(&first);
+    return fail("no sample could be read; 'penstock inspect %s --deep' says why", b->v->data);
 }
 
 static int measure(bench *b, row *r)
@@ -176,11 +186,12 @@ static int measure(bench *b, row *r)
     int rc = pst_engine_new(&engine_opts, &engine, &err);
     if (rc >= 0)
         rc = pst_job_open(engine, b->data, &opts, &job, &err);
-    int exit_code = rc < 0 ? fail_error(&err) : CLI_OK;
+    int exit_code = rc < 0 ? fail_open(b->pipeline, &err) : CLI_OK;
     if (exit_code == CLI_OK) {
         interrupt_job(job);
-        exit_code = measure_job(b, job, r);
+        rc = measure_job(b, job, r);
         interrupt_job(NULL);
+        exit_code = rc < 0 ? fail_measure(b, engine, job, rc) : CLI_OK;
     }
     pst_job_close(job);
     pst_engine_free(engine);

@@ -249,10 +249,10 @@ static int take_repeat(const char *argument, pst_job_options *opts)
 static int unknown_sampler(const char *word)
 {
     const char *nearest = text_nearest(word, sampler_words);
-    return fail_usage("--sampler does not know '%s'%s%s%s; it takes shuffle, sequential, "
+    return fail_usage("--sampler does not know '%s'%s%s%s it takes shuffle, sequential, "
                       "subset:FILE, weighted:FILE, "
                       "weighted-once:FILE, given:FILE and repeat:K, joined by +",
-                      word, nearest ? "; did you mean " : "", nearest ? nearest : "",
+                      word, nearest ? "; did you mean " : ";", nearest ? nearest : "",
                       nearest ? "?" : "");
 }
 

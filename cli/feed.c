@@ -92,7 +92,7 @@ static int open_job(feed *f)
     if (f->v->draws > 0)
         f->opts.draws = f->v->draws;
     if (pst_job_open(f->engine, f->data, &f->opts, &f->job, &err) < 0)
-        return fail_error(&err);
+        return fail_open(f->opts.pipeline, &err);
     interrupt_job(f->job);
     if (f->v->load_state != NULL)
         exit_code = state_load(f->job, f->v->load_state);
@@ -242,6 +242,17 @@ static void measure(feed *f)
     pst_job_stats_get(f->job, &r->stats);
 }
 
+static int say_error(const feed *f)
+{
+    const pst_error *err = &f->report.error;
+    const int exit_code = fail_error(err);
+    if (err->id >= 0 && f->opts.on_error == PST_RAISE)
+        say("repair or remove it, or leave bad samples out with --on-error skip:N; "
+            "'penstock inspect %s --deep' finds them all",
+            f->v->data);
+    return exit_code;
+}
+
 /* State and ledger first: they are what is missed most if a second signal comes. */
 static int wind_up(feed *f, int exit_code)
 {
@@ -254,7 +265,7 @@ static int wind_up(feed *f, int exit_code)
     else if (!f->v->quiet)
         report_print(&f->report);
     if (f->report.error.code != 0)
-        exit_code = fail_error(&f->report.error);
+        exit_code = say_error(f);
     if (exit_code == CLI_OK)
         exit_code = ledger_code != CLI_OK ? ledger_code : state_code;
     return exit_code;

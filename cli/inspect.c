@@ -25,6 +25,7 @@ typedef struct findings {
     const char *path;
     const pst_dataset *data;
     survey survey;
+    bool deep; /* every sample was decoded */
     int64_t classes;
     int64_t least_class, most_class; /* samples of the smallest and largest class */
     int64_t unlabelled;
@@ -180,14 +181,14 @@ static void print_bad(const findings *f)
 {
     char text[1024];
     const survey *s = &f->survey;
-    printf("\n  unreadable   %" PRId64 " of %" PRId64 " samples looked at\n", s->bad_count,
-           s->probed);
-    for (int64_t i = 0; i < s->bad_count && i < BAD_SHOWN; i++) {
+    printf("\n  unreadable   %" PRId64 " of %" PRId64 " samples looked at%s\n", s->bad_count,
+           s->probed, f->deep ? ", all decoded" : ", headers only (--deep decodes them)");
+    for (int64_t i = 0; i < s->bad_kept && i < BAD_SHOWN; i++) {
         pst_error_format(&s->bad[i], text, sizeof text);
         printf("    id %" PRId64 ": %s\n", s->bad[i].id, text);
     }
     if (s->bad_count > BAD_SHOWN)
-        printf("    … and %" PRId64 " more (all are in --json)\n", s->bad_count - BAD_SHOWN);
+        printf("    … and %" PRId64 " more (--json lists them)\n", s->bad_count - BAD_SHOWN);
 }
 
 static void print_findings(const findings *f)
@@ -292,7 +293,7 @@ static void json_bad(json *j, const survey *s)
 {
     json_int(j, "unreadable_count", s->bad_count);
     json_array(j, "unreadable");
-    for (int64_t i = 0; i < s->bad_count; i++) {
+    for (int64_t i = 0; i < s->bad_kept; i++) {
         json_object(j, NULL);
         json_int(j, "id", s->bad[i].id);
         json_text(j, "key", s->bad[i].key);
@@ -340,7 +341,7 @@ static int run_inspect(const void *values)
     int exit_code = open_data(v->data, v->index_dir, &data);
     if (exit_code != CLI_OK)
         return exit_code;
-    findings f = {.path = v->data, .data = data};
+    findings f = {.path = v->data, .data = data, .deep = v->deep};
     survey_run(data, v->probe, &f.survey);
     if (v->deep && interrupt_signal() == 0)
         exit_code = survey_deep(data, &f.survey);
@@ -354,6 +355,8 @@ static int run_inspect(const void *values)
             json_findings(&f);
         else
             print_findings(&f);
+        if (f.survey.probed > 0 && f.survey.bad_count >= f.survey.probed)
+            exit_code = fail("none of the samples of %s can be read", v->data);
     }
     survey_fini(&f.survey);
     pst_dataset_close(data);
@@ -381,7 +384,8 @@ static const arg_option options[] = {
 const command command_inspect = {
     .name = "inspect",
     .summary = "what a dataset holds: fields, formats, classes, sizes, unreadable samples",
-    .about = "Reads every sample's header. suggested_pipeline is a start for 'penstock feed "
+    .about = "Reads every sample's header. Exit code 1 when no sample can be read. "
+             "suggested_pipeline is a start for 'penstock feed "
              "--pipeline'.",
     .examples =
         "penstock inspect photos\npenstock inspect shards/ --json\npenstock inspect photos --deep",

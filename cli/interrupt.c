@@ -33,7 +33,7 @@ static void on_signal(int number)
 
 void interrupt_setup(void)
 {
-    static const int numbers[] = {SIGINT, SIGTERM};
+    static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
     if (pipe2(wake_pipe, O_CLOEXEC | O_NONBLOCK) != 0)
         wake_pipe[0] = wake_pipe[1] = -1;
     struct sigaction action;
@@ -47,7 +47,7 @@ void interrupt_setup(void)
         if (sigaction(numbers[i], NULL, &old) == 0 && old.sa_handler != SIG_IGN)
             sigaction(numbers[i], &action, NULL);
     }
-    signal(SIGPIPE, SIG_IGN); /* a closed pipe is a failed write with a message */
+    signal(SIGPIPE, SIG_IGN); /* a closed pipe is a failed write */
 }
 
 void interrupt_job(pst_job *job)

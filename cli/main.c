@@ -81,13 +81,22 @@ static int dispatch(int argc, char **argv)
     return cmd == NULL ? unknown_command(word) : run_command(cmd, argc - 2, argv + 2);
 }
 
+/* Whoever closed the pipe has seen enough and wants no message. */
+static int flush_output(void)
+{
+    const bool written = fflush(stdout) == 0 && !ferror(stdout);
+    if (written)
+        return CLI_OK;
+    return errno == EPIPE ? CLI_FAIL : fail("cannot write to standard output: %s", strerror(errno));
+}
+
 int main(int argc, char **argv)
 {
     clock_begin();
     interrupt_setup();
     int exit_code = dispatch(argc, argv);
     progress_clear();
-    if ((fflush(stdout) != 0 || ferror(stdout)) && exit_code == CLI_OK)
-        exit_code = fail("cannot write to standard output: %s", strerror(errno));
+    if (exit_code == CLI_OK)
+        exit_code = flush_output();
     return interrupt_signal() != 0 ? interrupt_exit_code() : exit_code;
 }

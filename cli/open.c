@@ -2,6 +2,7 @@
  * Opening datasets and checking pipelines for the commands. Main thread. */
 #include <errno.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli.h"
 #include "interrupt.h"
@@ -13,6 +14,14 @@ static int on_listing(uint64_t found, void *user)
     char count[TEXT_SHORT];
     progress_show("listing %s: %s found", (const char *)user, text_count(count, found));
     return interrupt_signal();
+}
+
+/* A place that was asked for and cannot be used is worth a word; the usual one is not. */
+static void check_index_dir(const char *dir)
+{
+    if (dir != NULL && dir[0] != '\0' && access(dir, W_OK) != 0)
+        say("the listing cannot be remembered in %s: %s; the next start lists again", dir,
+            strerror(errno));
 }
 
 int open_data(const char *path, const char *index_dir, pst_dataset **out)
@@ -27,6 +36,7 @@ int open_data(const char *path, const char *index_dir, pst_dataset **out)
     progress_clear();
     if (rc < 0)
         return fail_error(&err);
+    check_index_dir(opts.index_dir);
     return CLI_OK;
 }
 
@@ -54,6 +64,11 @@ int64_t label_count(const pst_dataset *data)
             count = info.label + 1;
     }
     return count > 0 ? count : 0;
+}
+
+int fail_open(const char *pipeline, const pst_error *err)
+{
+    return strcmp(err->stage, "pipeline") == 0 ? fail_pipeline(pipeline, err) : fail_error(err);
 }
 
 int fail_job(const pst_job *job, int rc)

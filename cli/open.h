@@ -14,6 +14,9 @@ const char *find_field(const pst_dataset *data, int kind, char out[PST_NAME_BYTE
  * Labels beyond LABELS_MAX are left out of account. */
 enum { LABELS_MAX = 1 << 24 };
 int64_t label_count(const pst_dataset *data);
+/* After pst_job_open failed: where the pipeline is at fault, shows the place in its text. Returns
+ * CLI_FAIL. */
+int fail_open(const char *pipeline, const pst_error *err);
 /* After pst_job_next gave rc < 0: says why, unless Ctrl-C was the reason. Returns CLI_FAIL. */
 int fail_job(const pst_job *job, int rc);
 /* Checks a pipeline's text before anything slow is done; canonical (2048 bytes) may be NULL. */

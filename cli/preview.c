@@ -120,7 +120,7 @@ static int open_job(const preview_values *v, pst_engine *engine, pst_dataset *da
     opts.on_error = PST_SKIP;
     opts.skip_limit = INT64_MAX;
     if (pst_job_open(engine, data, &opts, job, &err) < 0)
-        return fail_error(&err);
+        return fail_open(pipeline, &err);
     interrupt_job(*job);
     return CLI_OK;
 }
@@ -154,7 +154,7 @@ static int collect(const preview_values *v, pst_job *job, const panels *p, tile 
         progress_show("preview: %d samples", *count);
     }
     if (exit_code == CLI_OK && *count == 0)
-        exit_code = fail("no sample could be read; 'penstock inspect %s' says why", v->data);
+        exit_code = fail("no sample could be read; 'penstock inspect %s --deep' says why", v->data);
     return exit_code;
 }
 
@@ -204,7 +204,7 @@ static int run_preview(const void *values)
     if (exit_code == CLI_OK)
         exit_code = make_sheet(v, job, &p);
     if (exit_code == CLI_OK && pst_engine_bad_count(engine) > 0)
-        say("%zu bad samples were left out; 'penstock inspect %s' lists them",
+        say("%zu bad samples were left out; 'penstock inspect %s --deep' lists them",
             pst_engine_bad_count(engine), v->data);
     interrupt_job(NULL);
     pst_job_close(job);

@@ -47,9 +47,19 @@ static int open_job(const run_values *v, pst_engine *engine, pst_dataset *data, 
     opts.sampler = PST_SEQUENTIAL;
     opts.draw_id = v->id;
     if (pst_job_open(engine, data, &opts, job, &err) < 0)
-        return fail_error(&err);
+        return fail_open(v->pipeline, &err);
     interrupt_job(*job);
     return CLI_OK;
+}
+
+/* A shard or a manifest is a file too, but not one sample. */
+static int check_single(const char *path, const pst_dataset *data)
+{
+    if (strcmp(pst_dataset_kind(data), "file") == 0)
+        return CLI_OK;
+    return fail("%s is a whole dataset (%s); run takes one sample's file. For datasets there are "
+                "feed and preview",
+                path, pst_dataset_kind(data));
 }
 
 /* The field asked for, else the first picture, else the first that is not bookkeeping. */
@@ -128,6 +138,8 @@ static int run_run(const void *values)
         exit_code = fail_error(&err);
     if (exit_code == CLI_OK)
         exit_code = open_data(v->file, "none", &data);
+    if (exit_code == CLI_OK)
+        exit_code = check_single(v->file, data);
     if (exit_code == CLI_OK)
         exit_code = open_job(v, engine, data, &job);
     if (exit_code == CLI_OK)

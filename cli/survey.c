@@ -14,7 +14,7 @@
 #include "progress.h"
 #include "survey.h"
 
-enum { FIELDS_MAX = 32, THREADS_MAX = 16, BAD_KEPT = 100000 };
+enum { FIELDS_MAX = 32, THREADS_MAX = 16 };
 
 /* What all threads read, and the counter they share. */
 typedef struct tour {
@@ -61,13 +61,14 @@ static void add_number(numbers *n, int64_t *capacity, double value)
 
 static void add_bad(survey *s, int64_t *capacity, const pst_error *err)
 {
-    if (s->bad_count >= BAD_KEPT) /* enough to know that the data is broken */
+    s->bad_count++;
+    if (s->bad_kept >= SURVEY_BAD_KEPT) /* enough to know that the data is broken */
         return;
-    if (s->bad_count == *capacity) {
+    if (s->bad_kept == *capacity) {
         *capacity = *capacity ? *capacity * 2 : 64;
         s->bad = cli_realloc(s->bad, (size_t)*capacity, sizeof *s->bad);
     }
-    s->bad[s->bad_count++] = *err;
+    s->bad[s->bad_kept++] = *err;
 }
 
 static void join_numbers(numbers *into, const numbers *from)
@@ -91,9 +92,10 @@ static void join(survey *into, const survey *from)
         count_word(&into->formats, from->formats.word[i], from->formats.count[i]);
     for (int i = 0; i < from->details.used; i++)
         count_word(&into->details, from->details.word[i], from->details.count[i]);
-    int64_t capacity = into->bad_count;
-    for (int64_t i = 0; i < from->bad_count; i++)
+    int64_t capacity = into->bad_kept;
+    for (int64_t i = 0; i < from->bad_kept; i++)
         add_bad(into, &capacity, &from->bad[i]);
+    into->bad_count += from->bad_count - from->bad_kept;
 }
 
 /* Most frequent first, then by name: the threads found them in any order. */
@@ -121,7 +123,7 @@ static void note_picture(guide *g, const pst_probe *probe)
     int64_t capacity = g->capacity; /* width and height grow together */
     count_word(&g->found.formats, probe->format, 1);
     count_word(&g->found.details, probe->detail, 1);
-    if (probe->width <= 0 || probe->height <= 0)
+    if (g->tour->fields[0].kind == PST_ARRAY || probe->width <= 0 || probe->height <= 0)
         return;
     add_number(&g->found.width, &capacity, (double)probe->width);
     add_number(&g->found.height, &g->capacity, (double)probe->height);
@@ -211,6 +213,12 @@ static int compare_bad(const void *a, const void *b)
     return left < right ? -1 : left > right;
 }
 
+static void sort_bad(survey *s)
+{
+    if (s->bad_kept > 1)
+        qsort(s->bad, (size_t)s->bad_kept, sizeof *s->bad, compare_bad);
+}
+
 void survey_run(const pst_dataset *data, int64_t most, survey *out)
 {
     tour t = {.data = data, .count = pst_dataset_count(data)};
@@ -238,8 +246,7 @@ void survey_run(const pst_dataset *data, int64_t most, survey *out)
     sort_words(&out->formats);
     sort_words(&out->details);
     progress_clear();
-    if (out->bad_count > 0)
-        qsort(out->bad, (size_t)out->bad_count, sizeof *out->bad, compare_bad);
+    sort_bad(out);
 }
 
 void survey_fini(survey *s)
@@ -269,22 +276,33 @@ static int drain(pst_job *job, int64_t count)
     }
 }
 
-static bool is_known_bad(const survey *s, int64_t known, int64_t id)
+/* The first `known` of the list are in order. */
+static bool is_known_bad(const survey *s, int64_t known, const pst_error *err)
 {
-    for (int64_t i = 0; i < known; i++) {
-        if (s->bad[i].id == id)
-            return true;
-    }
-    return false;
+    return known > 0 && bsearch(err, s->bad, (size_t)known, sizeof *err, compare_bad) != NULL;
 }
 
-static int decode_all(pst_engine *engine, pst_dataset *data, const char *field, survey *out)
+/* Every picture, mask and array that all samples have, in one text; else the first of any. */
+static bool deep_fields(const pst_dataset *data, char *out, size_t cap)
 {
-    char fields[PST_NAME_BYTES + 16];
+    tour t = {.data = data};
+    size_t used = 0;
+    find_fields(&t);
+    for (int i = 0; i < t.field_count && used < cap; i++) {
+        if (!t.fields[i].optional)
+            used += (size_t)snprintf(out + used, cap - used, "%s%s=padded", used ? "," : "",
+                                     t.fields[i].name);
+    }
+    if (used == 0 && t.field_count > 0)
+        used = (size_t)snprintf(out, cap, "%s=padded", t.fields[0].name);
+    return used > 0;
+}
+
+static int decode_all(pst_engine *engine, pst_dataset *data, const char *fields, survey *out)
+{
     pst_job_options opts;
     pst_job *job = NULL;
     pst_error err = {0};
-    snprintf(fields, sizeof fields, "%s=padded", field);
     pst_job_options_init(&opts);
     opts.pipeline = "decode";
     opts.fields = fields;
@@ -299,10 +317,10 @@ static int decode_all(pst_engine *engine, pst_dataset *data, const char *field, 
     interrupt_job(job);
     const int exit_code = drain(job, pst_dataset_count(data));
     progress_clear();
-    int64_t capacity = out->bad_count;
-    const int64_t known = out->bad_count;
+    int64_t capacity = out->bad_kept;
+    const int64_t known = out->bad_kept;
     for (size_t i = 0; i < pst_engine_bad_count(engine); i++) {
-        if (pst_engine_bad_get(engine, i, &err) == 0 && !is_known_bad(out, known, err.id))
+        if (pst_engine_bad_get(engine, i, &err) == 0 && !is_known_bad(out, known, &err))
             add_bad(out, &capacity, &err);
     }
     interrupt_job(NULL);
@@ -312,18 +330,18 @@ static int decode_all(pst_engine *engine, pst_dataset *data, const char *field, 
 
 int survey_deep(pst_dataset *data, survey *out)
 {
-    char field[PST_NAME_BYTES];
+    char fields[FIELDS_MAX * (PST_NAME_BYTES + 8)];
     pst_engine *engine = NULL;
     pst_error err = {0};
-    if (find_field(data, PST_IMAGE, field) == NULL && find_field(data, PST_MASK, field) == NULL &&
-        find_field(data, PST_ARRAY, field) == NULL)
+    if (out->bad_count > out->bad_kept) /* what was left out could not be told from what is new */
+        return CLI_OK;
+    if (!deep_fields(data, fields, sizeof fields))
         return CLI_OK;
     if (pst_engine_new(NULL, &engine, &err) < 0)
         return fail_error(&err);
-    const int exit_code = decode_all(engine, data, field, out);
+    const int exit_code = decode_all(engine, data, fields, out);
     pst_engine_free(engine);
-    if (out->bad_count > 0)
-        qsort(out->bad, (size_t)out->bad_count, sizeof *out->bad, compare_bad);
+    sort_bad(out);
     return exit_code;
 }
 

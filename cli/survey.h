@@ -7,7 +7,7 @@
 
 #include "penstock.h"
 
-enum { SURVEY_WORDS = 24 };
+enum { SURVEY_WORDS = 24, SURVEY_BAD_KEPT = 100000 };
 
 /* Words with counts: formats, details. Further words than there is room for are counted under the
  * last one. */
@@ -28,8 +28,8 @@ typedef struct survey {
     uint64_t bytes;               /* of all samples, as stored */
     numbers width, height, size;  /* of the pictures that were read; stored bytes of every sample */
     word_counts formats, details; /* of the main picture or array */
-    pst_error *bad;               /* malloc'ed */
-    int64_t bad_count;
+    pst_error *bad;               /* malloc'ed, by id; at most SURVEY_BAD_KEPT of them */
+    int64_t bad_kept, bad_count;
 } survey;
 
 /* Looks at `most` samples spread evenly (0 = all) with a few threads. Stops early at Ctrl-C. */

@@ -359,6 +359,7 @@ static blob save_all(const group *g)
         return save(g, (int)draw((unsigned)g->world));
     blob part[WORLD_MAX], whole = {0};
     const void *bytes[WORLD_MAX];
+    void *joined;
     size_t sizes[WORLD_MAX];
     for (int rank = 0; rank < g->world; rank++) {
         part[rank] = save(g, rank);
@@ -366,11 +367,15 @@ static blob save_all(const group *g)
         sizes[rank] = part[rank].size;
     }
     pst_error err = {0};
-    const int rc =
-        pst_state_merge(bytes, sizes, (size_t)g->world, &whole.bytes, &whole.size, &err);
-    if (rc < 0)
+    const int rc = pst_state_merge(bytes, sizes, (size_t)g->world, &joined, &whole.size, &err);
+    if (rc < 0) {
         say(g, err.message);
-    check_in_behaviour += rc < 0;
+        check_in_behaviour++;
+    } else {
+        whole.bytes = malloc(whole.size);
+        memcpy(whole.bytes, joined, whole.size);
+        pst_free(joined);
+    }
     for (int rank = 0; rank < g->world; rank++)
         free(part[rank].bytes);
     return whole;
@@ -400,7 +405,7 @@ static void resume(group *g, pst_engine *engine)
         group old = before;
         close_jobs(&old);
     }
-    pst_free(b.bytes);
+    free(b.bytes);
     g->resumed = true;
 }
 
