@@ -17,7 +17,7 @@ endif
 .PHONY: build demo test test-long bench lint format fuzz install clean help setup
 
 build: $(BUILD)/build.ninja
-	meson compile -C $(BUILD)
+	ninja -C $(BUILD) penstock bench/decode_limit
 
 $(BUILD)/build.ninja:
 	meson setup $(BUILD) $(MESON_ARGS)

@@ -52,7 +52,7 @@ def legs_of(what):
     })
     tsan = Leg("build-tsan", sanitizer + ["-Db_sanitize=thread"], ["quick", "tsan"], ["nosan"], stretch=6,
                wrapper=still_addresses(), env={"TSAN_OPTIONS": "halt_on_error=1:second_deadlock_stack=1"})
-    return [Leg("build", suites=["quick", "full"]), asan, tsan]
+    return [Leg("build", ["-Dpython=enabled"], ["quick", "full"]), asan, tsan]
 
 
 def call(command, env=None):
@@ -62,7 +62,7 @@ def call(command, env=None):
 
 def configure(leg):
     if os.path.exists(os.path.join(ROOT, leg.folder, "build.ninja")):
-        return 0
+        return call([MESON, "setup", "--reconfigure", leg.folder] + leg.setup)  # packages may have come since
     return call([MESON, "setup", leg.folder] + leg.setup)
 
 
