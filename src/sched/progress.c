@@ -93,9 +93,13 @@ static int skipped_progress(const run *r, psti_state *out)
     if (!out->skipped)
         return -ENOMEM;
     const bool strict = r->feed->spec.mode == PST_ORDER_STRICT;
-    for (int64_t i = 0; i < r->skipped_count; i++)
+    for (int64_t i = 0; i < r->skipped_count; i++) {
+        /* What was skipped before a resume (share -1) belongs to one rank's state. */
+        if (r->skipped_share[i] < 0 && r->feed->spec.rank != 0)
+            continue;
         if (!strict || r->skipped_share[i] < r->consumed_share)
             out->skipped[out->skipped_count++] = r->skipped[i];
+    }
     qsort(out->skipped, (size_t)out->skipped_count, sizeof *out->skipped, by_value);
     return 0;
 }
