@@ -56,7 +56,8 @@ fuzz:
 
 install: build
 	meson configure $(BUILD) -Dprefix=$(PREFIX)
-	DESTDIR=$(DESTDIR) meson install -C $(BUILD) --quiet
+	DESTDIR=$(DESTDIR) meson install -C $(BUILD) --quiet --tags runtime,devel,man
+	@[ -n "$(DESTDIR)" ] || [ "$$(id -u)" != 0 ] || ldconfig
 
 clean:
 	rm -rf $(BUILD) build-asan build-tsan build-lint build-fuzz

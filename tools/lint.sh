@@ -37,7 +37,7 @@ builds() {
 }
 
 exports() {
-    library=$(find build-lint/gcc -name 'libpenstock.so*' -type f | head -n 1)
+    library=$(find build-lint/gcc -maxdepth 1 -name 'libpenstock.so*' -type f | head -n 1)
     if [ -z "$library" ]; then
         echo "build-lint/gcc has no libpenstock.so"
         return 1

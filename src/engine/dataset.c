@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "codec/codec.h"
+#include "engine/arrays.h"
 #include "engine/engine_priv.h"
 
 void pst_dataset_options_init(pst_dataset_options *opts)
@@ -70,6 +71,8 @@ int pst_dataset_field(const pst_dataset *data, int index, pst_field_info *out)
     if (index < 0 || index >= psti_dataset_fields(data->data, &fields))
         return -ENOENT;
     *out = fields[index].info;
+    if (fields[index].member)
+        arrays_look(data->data, index, out);
     return 0;
 }
 

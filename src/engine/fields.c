@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "engine/arrays.h"
 #include "engine/engine_priv.h"
 #include "engine/fields.h"
 
@@ -101,8 +102,29 @@ void fields_inputs(const psti_dataset *data, const field_choice *choice, psti_pl
         input->encoded =
             field->member && (field->info.kind == PST_IMAGE || field->info.kind == PST_MASK ||
                               field->info.kind == PST_ARRAY);
-        input->dtype = field->info.dtype;
-        input->rank = field->info.rank;
-        memcpy(input->shape, field->info.shape, sizeof input->shape);
+        pst_field_info info = field->info;
+        if (field->member)
+            arrays_look(data, choice->field[i].source, &info);
+        input->dtype = info.dtype;
+        input->rank = info.rank;
+        memcpy(input->shape, info.shape, sizeof input->shape);
+        /* Asked for as padded or ragged, arrays may be of any shape. */
+        for (int d = 0; info.kind == PST_ARRAY && choice->field[i].packing > PST_DENSE &&
+                        field->member && d < info.rank;
+             d++)
+            input->shape[d] = -1;
     }
+}
+
+int fields_check(const psti_plan *plan, pst_error *err)
+{
+    const psti_plan_output *out;
+    const int count = psti_plan_outputs(plan, &out);
+    for (int i = 0; i < count; i++)
+        if (!out[i].dtype)
+            return psti_fail(err, PST_EFIELD, "fields", NULL,
+                             "field %s: none of the arrays looked at could be read, so its type is "
+                             "not known; look at the data with penstock inspect",
+                             out[i].name);
+    return 0;
 }

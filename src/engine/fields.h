@@ -14,5 +14,7 @@ typedef struct field_choice {
 int fields_choose(const psti_dataset *data, const char *text, field_choice *choice, pst_error *err);
 /* The plan's inputs for a choice; inputs has room for choice->count. */
 void fields_inputs(const psti_dataset *data, const field_choice *choice, psti_plan_input *inputs);
+/* Whether the type of everything the plan delivers is known. */
+int fields_check(const psti_plan *plan, pst_error *err);
 
 #endif

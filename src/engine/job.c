@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Jobs: options checked and turned into a feed; the calls that drive it. */
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -68,6 +69,17 @@ static int resolve_ends(const pst_job_options *o)
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
+static int unknown_split(const psti_dataset *data, const char *split, pst_error *err)
+{
+    char names[256] = "it has none";
+    const int count = psti_dataset_splits(data);
+    size_t at = 0;
+    for (int i = 0; i < count && at < sizeof names; i++)
+        at += (size_t)snprintf(names + at, sizeof names - at, i ? ", %s" : "it has %s",
+                               psti_dataset_split_name(data, i));
+    return psti_fail(err, -ENOENT, "options", split, "the dataset has no such split; %s", names);
+}
+
 static int make_order(pst_job *job, const pst_job_options *o, psti_order **out, pst_error *err)
 {
     psti_order_spec spec = {
@@ -86,9 +98,7 @@ static int make_order(pst_job *job, const pst_job_options *o, psti_order **out, 
             return psti_fail(err, -EINVAL, "options", NULL,
                              "give either a split or a list of ids, not both");
         if (psti_dataset_split(job->data, o->split, &spec.ids, &spec.ids_count) < 0)
-            return psti_fail(err, -ENOENT, "options", o->split,
-                             "the dataset has no such split (it has %d splits)",
-                             psti_dataset_splits(job->data));
+            return unknown_split(job->data, o->split, err);
     }
     const int rc = psti_order_new(&spec, out, err);
     if (rc == 0 && psti_order_length(*out) == 0) {
@@ -102,7 +112,10 @@ static int make_plan(pst_job *job, const field_choice *choice, psti_plan **out, 
 {
     psti_plan_input inputs[PSTI_FIELDS_MAX];
     fields_inputs(job->data, choice, inputs);
-    return psti_plan_new(job->pipeline, inputs, choice->count, out, err);
+    int rc = psti_plan_new(job->pipeline, inputs, choice->count, out, err);
+    if (rc == 0 && (rc = fields_check(*out, err)) < 0)
+        psti_plan_free(*out);
+    return rc;
 }
 
 static int keep_given(pst_job *job, const pst_job_options *o)

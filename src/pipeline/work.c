@@ -76,10 +76,10 @@ static int check_array(const psti_plan_output *out, const psti_field *field, pst
         return 0;
     return psti_fail(
         err, PST_EFIELD, "decode", NULL,
-        "field %s: an array of type %s and %d dimensions, where the data says %s and %d, "
-        "or of another shape",
+        "field %s: an array of type %s and %d dimensions where others are %s and %d, or of another "
+        "shape; shapes may differ when it is asked for as %s=padded or %s=ragged",
         out->name, psti_dtype_name(field->dtype), field->rank, psti_dtype_name(out->dtype),
-        out->rank);
+        out->rank, out->name, out->name);
 }
 
 /* A field that no op touches. It points into the caller's bytes. */

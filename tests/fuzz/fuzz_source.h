@@ -67,6 +67,7 @@ static void fuzz_touch(const void *bytes, size_t size)
     static volatile uint8_t sum;
     for (size_t i = 0; i < size; i++)
         sum ^= ((const uint8_t *)bytes)[i];
+    (void)sum;
 }
 
 static void fuzz_sample(const psti_dataset *data, int64_t id, const psti_source_field *fields,
