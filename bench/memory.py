@@ -10,6 +10,7 @@ that cannot hold one such file must be refused with the figure that is needed. E
 import argparse
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -32,6 +33,8 @@ def peak_of(command):
         peak = 0
         while process.poll() is None:
             try:
+                if os.path.basename(os.readlink("/proc/%d/exe" % process.pid)) != os.path.basename(command[0]):
+                    continue  # not yet the program
                 with open("/proc/%d/status" % process.pid, encoding="ascii", errors="replace") as handle:
                     match = HIGH_WATER.search(handle.read())
             except OSError:
@@ -53,13 +56,14 @@ def make_big(folder, count):
         picture.save(os.path.join(folder, "big%02d.jpg" % number), quality=70, progressive=True, subsampling=2)
 
 
-def link_small(data, folder):
+def copy_small(data, folder):
+    """Copies: links that lead out of the folder are not followed."""
     for place, _, names in os.walk(data):
         for name in names:
             if name.lower().endswith((".jpg", ".jpeg")):
                 target = os.path.join(folder, os.path.basename(place))
                 os.makedirs(target, exist_ok=True)
-                os.symlink(os.path.join(os.path.abspath(place), name), os.path.join(target, name))
+                shutil.copyfile(os.path.join(place, name), os.path.join(target, name))
 
 
 def run_budget(args, data, budget):
@@ -93,7 +97,7 @@ def main():
     with tempfile.TemporaryDirectory() as scratch:
         mix = os.path.join(scratch, "mix")
         if args.data:
-            link_small(args.data, mix)
+            copy_small(args.data, mix)
         else:
             subprocess.run([args.penstock, "synth", "images", mix, "--count", "200", "--seed", "1"], check=True)
         make_big(os.path.join(mix, "big"), args.big)

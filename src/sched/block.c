@@ -197,6 +197,8 @@ pst_batch *block_take_locked(psti_feed *feed, run *r, int64_t step, int slots)
 
 void block_drop_locked(psti_feed *feed, pst_batch *block)
 {
+    if (block->state == BLOCK_READY && !feed->layout.dense)
+        feed->pool->staged -= block->bytes;
     if (block->run) {
         run *r = block->run;
         block->run = NULL;

@@ -120,6 +120,8 @@ static int open_ring_locked(psti_feed *feed, pst_error *err)
             continue;
         feed->depth = depth;
         feed->fixed_bytes = bytes;
+        feed->stages = feed->way == QUEUE || feed->way == HEAP;
+        pool->stagers += feed->stages;
         feed->blocks_max = depth + (feed->way == FIXED ? 2 : 3);
         feed->outstanding_max = (int64_t)(depth + 1) * feed->spec.batch;
         return 0;
@@ -223,6 +225,7 @@ void psti_feed_close(psti_feed *feed)
         block_free(block);
     }
     record_free_all(feed);
+    pool->stagers -= feed->stages;
     pool_fixed_give_locked(pool, feed->fixed_bytes);
     pthread_mutex_unlock(&pool->lock);
     if (feed->ring)
@@ -245,6 +248,8 @@ static void lease_locked(psti_feed *feed, run *r, pst_batch *block)
     r->ready = block->next;
     block->next = NULL;
     block->state = BLOCK_LEASED;
+    if (!feed->layout.dense)
+        feed->pool->staged -= block->bytes; /* the caller's now */
     atomic_fetch_add_explicit(&block->ring->refs, 1, memory_order_relaxed);
     r->delivered++;
     r->consumed_share = block->share_end;

@@ -13,15 +13,20 @@ static void seal_and_publish(psti_feed *feed, pst_batch *block)
     pst_error err;
     psti_error_clear(&err);
     int rc = 0;
+    pthread_mutex_lock(&feed->pool->lock);
+    const uint64_t most = pool_staged_max_locked(feed->pool);
+    pthread_mutex_unlock(&feed->pool->lock);
     if (!block->error.code) {
         if (feed->layout.dense)
             block_seal(block, feed);
         else
-            rc = gather_seal(block, feed, &err);
+            rc = gather_seal(block, feed, most, &err);
     }
     pthread_mutex_lock(&feed->pool->lock);
     if (rc < 0)
         block->error = err;
+    if (!feed->layout.dense)
+        feed->pool->staged += block->bytes;
     for (int i = 0; block->records && i < feed->spec.batch; i++) {
         if (block->records[i])
             record_drop_locked(feed, block->records[i]);
@@ -252,6 +257,7 @@ static void queue_sample(worker *w, task *t)
         r->inflight--;
         out_of_memory_locked(r);
     } else {
+        record_count_locked(feed, rec);
         r->cells[t->share % r->cell_count] = (cell){.fate = FATE_STAGED, .record = rec};
         advance_locked(r, &todo);
     }
@@ -335,6 +341,8 @@ static void heap_sample(worker *w, task *t)
     pthread_mutex_lock(&feed->pool->lock);
     task_count_locked(w, t);
     r->inflight--;
+    if (rc == 0)
+        record_count_locked(feed, rec);
     if (rc == 0 && !r->cancelled && !r->error.code) {
         give_slot_locked(r, rec, &todo);
     } else {

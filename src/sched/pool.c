@@ -18,6 +18,11 @@ uint64_t pool_encoded_max_locked(const psti_pool *pool)
     return limit > pool->fixed ? (limit - pool->fixed) / 4 : 0;
 }
 
+uint64_t pool_staged_max_locked(const psti_pool *pool)
+{
+    return pool->stagers ? pool_encoded_max_locked(pool) : 0;
+}
+
 bool pool_fixed_take_locked(psti_pool *pool, uint64_t bytes)
 {
     /* An eighth stays for reading and for samples at work. */
@@ -39,7 +44,7 @@ void pool_fixed_give_locked(psti_pool *pool, uint64_t bytes)
 
 static int extra_refused(const psti_pool *pool, uint64_t bytes, uint64_t most, pst_error *err)
 {
-    const uint64_t needed = pool->fixed + bytes + bytes / 3 + 1;
+    const uint64_t needed = pool->fixed + (pool->stagers ? 2 * bytes : bytes + bytes / 3) + 1;
     return psti_fail(
         err, PST_EBUDGET, "memory", NULL,
         "preparing this sample takes %.1f MiB, the budget of %.1f MiB leaves %.1f MiB; give at "
@@ -56,12 +61,14 @@ int pool_extra_take(psti_pool *pool, uint64_t bytes, pst_error *err)
     while (pool->tickets_served != ticket)
         pthread_cond_wait(&pool->room, &pool->lock);
     for (;;) {
-        const uint64_t most = pool->budget.limit - pool->fixed - pool_encoded_max_locked(pool);
+        const uint64_t most = pool->budget.limit - pool->fixed - pool_encoded_max_locked(pool) -
+                              pool_staged_max_locked(pool);
         if (bytes > most) {
             rc = extra_refused(pool, bytes, most, err);
             break;
         }
-        if (pool->extra + bytes <= most && psti_budget_try(&pool->budget, bytes)) {
+        if (pool->extra + bytes <= most) {
+            psti_budget_force(&pool->budget, bytes); /* the parts add up to the limit */
             pool->extra += bytes;
             break;
         }

@@ -24,13 +24,18 @@ record *record_take_locked(psti_feed *feed)
     return rec;
 }
 
+static void let_go_locked(psti_feed *feed, record *rec)
+{
+    psti_buf_free(&rec->data);
+    feed->pool->staged -= rec->charged;
+    rec->charged = 0;
+}
+
+/* Kept for the next sample, but for its memory where that is scarce. */
 void record_drop_locked(psti_feed *feed, record *rec)
 {
-    if (rec->data.cap > (8u << 20)) {
-        psti_buf_free(&rec->data);
-        psti_budget_give(&feed->pool->budget, rec->charged);
-        rec->charged = 0;
-    }
+    if (rec->data.cap > (8u << 20) || feed->pool->staged > pool_staged_max_locked(feed->pool) / 2)
+        let_go_locked(feed, rec);
     rec->next = feed->free_records;
     feed->free_records = rec;
 }
@@ -40,18 +45,17 @@ void record_free_all(psti_feed *feed)
     while (feed->free_records) {
         record *rec = feed->free_records;
         feed->free_records = rec->next;
-        psti_budget_give(&feed->pool->budget, rec->charged);
-        psti_buf_free(&rec->data);
+        let_go_locked(feed, rec);
         psti_free(rec);
     }
 }
 
-static void charge(record *rec, psti_feed *feed)
+/* A record was filled: counts its memory, and learns how large samples are. */
+void record_count_locked(psti_feed *feed, record *rec)
 {
-    if (rec->data.cap <= rec->charged)
-        return;
-    psti_budget_force(&feed->pool->budget, rec->data.cap - rec->charged);
+    feed->pool->staged += rec->data.cap - rec->charged;
     rec->charged = rec->data.cap;
+    feed->stage_sample += ((double)rec->charged - feed->stage_sample) / 8;
 }
 
 /* Sizes of every output of the sample at hand. */
@@ -82,7 +86,6 @@ int record_fill(record *rec, psti_feed *feed, const task *t, worker *w)
     int rc = measure(rec, feed, t, w, &total);
     if (rc < 0 || (rc = psti_buf_need(PSTI_MEM_SCHED, &rec->data, total)) < 0)
         return rc;
-    charge(rec, feed);
     for (int i = 0; i < feed->spec.field_count; i++) {
         uint8_t *dst = rec->data.data + rec->offset[i];
         if (feed->source[feed->spec.fields[i].source].member) {
@@ -216,13 +219,19 @@ static void write_field(pst_batch *block, int output, const pst_field *field)
         offsets[block->slots] = (int64_t)at;
 }
 
-int gather_seal(pst_batch *block, psti_feed *feed, pst_error *err)
+int gather_seal(pst_batch *block, psti_feed *feed, uint64_t most, pst_error *err)
 {
     pst_field fields[PSTI_FIELDS_MAX + EXTRA_FIELDS];
     memcpy(fields, feed->layout.field, sizeof fields);
     size_t total;
     if (place_fields(block, feed, fields, &total) < 0)
         return psti_fail(err, PST_ELIMIT, "batch", NULL, "a batch of these samples is too large");
+    if (total > most)
+        return psti_fail(err, PST_EBUDGET, "memory", NULL,
+                         "a batch of these samples takes %.1f MiB, the budget leaves %.1f MiB for "
+                         "batches of varying shape; give %.0f MiB more, or use a smaller batch",
+                         (double)total / 0x1p20, (double)most / 0x1p20,
+                         4 * (double)(total - most) / 0x1p20 + 1);
     block->base = psti_pages_alloc(PSTI_MEM_BATCH, total);
     if (!block->base)
         return psti_fail(err, -ENOMEM, "batch", NULL, "no memory for a batch of %.1f MiB",

@@ -85,7 +85,7 @@ struct ring {
 struct record {
     record *next;
     psti_buf data;  /* all outputs, packed one after the other, each 64-aligned */
-    size_t charged; /* bytes in the budget */
+    size_t charged; /* bytes counted in pool->staged */
     size_t offset[PSTI_FIELDS_MAX], bytes[PSTI_FIELDS_MAX];
     int64_t shape[PSTI_FIELDS_MAX][PST_MAX_RANK];
     int64_t id, position, share;
@@ -199,6 +199,8 @@ struct psti_feed {
     int blocks, blocks_max; /* charged blocks that exist; that may exist */
     int depth;
     uint64_t fixed_bytes;    /* of the budget's fixed part: ring and listing */
+    bool stages;             /* samples may wait in records */
+    double stage_sample;     /* bytes of a record, a running mean */
     int64_t outstanding_max; /* samples dispatched and not delivered */
     int64_t outstanding;
     run *runs; /* the first is the one being delivered */
@@ -254,10 +256,12 @@ struct psti_pool {
     psti_budget budget;  /* its own lock, innermost */
     size_t keep;         /* bytes that each worker may hold without asking; fixed after start */
     int idle;            /* workers waiting for work */
-    /* The budget in three parts: fixed (rings, manifests, what workers keep), encoded (bytes read
-     * and not yet decoded, at most a quarter of the rest), extra (what single large samples take
-     * beyond keep). */
-    uint64_t fixed, encoded, extra;
+    /* The budget in four parts: fixed (rings, listings, what workers keep); of the rest a quarter
+     * for encoded bytes (read and not yet decoded), a quarter for staged ones where a feed stages
+     * (records, and batches of varying shape that are not handed over yet), and what remains for
+     * extra (what single large samples take beyond keep). */
+    uint64_t fixed, encoded, staged, extra;
+    int stagers;                            /* feeds that stage */
     uint64_t tickets_given, tickets_served; /* asking for extra bytes: first come, first served */
     bool stopping;
     psti_feed *feeds;
@@ -287,9 +291,10 @@ void ring_unref(ring *r);
 record *record_take_locked(psti_feed *feed);
 void record_drop_locked(psti_feed *feed, record *rec);
 void record_free_all(psti_feed *feed);
+void record_count_locked(psti_feed *feed, record *rec);
 int record_fill(record *rec, psti_feed *feed, const task *t, worker *w);
 void record_write(const record *rec, psti_feed *feed, pst_batch *block, int slot);
-int gather_seal(pst_batch *block, psti_feed *feed, pst_error *err);
+int gather_seal(pst_batch *block, psti_feed *feed, uint64_t most, pst_error *err);
 
 /* run.c */
 run *run_new_locked(psti_feed *feed, uint64_t number, const psti_state *from, pst_error *err);
@@ -328,6 +333,7 @@ void damage_put(damage_map *map, int64_t id, int field, int64_t row);
 void pool_pump_locked(psti_pool *pool);
 void pool_signal_locked(psti_pool *pool);
 uint64_t pool_encoded_max_locked(const psti_pool *pool);
+uint64_t pool_staged_max_locked(const psti_pool *pool);
 /* Bytes beyond keep for one sample; blocks until there is room. 0 or PST_EBUDGET with err filled.
  */
 int pool_extra_take(psti_pool *pool, uint64_t bytes, pst_error *err);

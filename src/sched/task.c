@@ -82,9 +82,19 @@ static bool fixed_batch_locked(psti_feed *feed, run *r)
     return true;
 }
 
+/* Whether another sample may be staged. One at a time always may, or the batch that the consumer
+ * waits for could not come. */
+static bool stage_open_locked(const psti_feed *feed)
+{
+    if (!feed->stages || feed->inflight == 0)
+        return true;
+    const double coming = (double)(feed->inflight + 1) * feed->stage_sample;
+    return (double)feed->pool->staged + coming <= (double)pool_staged_max_locked(feed->pool);
+}
+
 static bool window_open_locked(const psti_feed *feed, const run *r)
 {
-    if (feed->outstanding >= feed->outstanding_max)
+    if (feed->outstanding >= feed->outstanding_max || !stage_open_locked(feed))
         return false;
     if (feed->spec.mode == PST_ORDER_READY) {
         if (feed->start_next - feed->start_base < (uint64_t)feed->window)

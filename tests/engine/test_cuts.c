@@ -18,6 +18,7 @@ enum { FILES = 20, INTACT = 10, COLS = 24, ROWS = 27, SEED = 5, EPOCHS = 2 };
 
 static const char fixed_crop[] = "decode | center_crop((12, 9)) | normalize(imagenet)";
 static const char drawn_crop[] = "decode | random_resized_crop(8) | hflip | normalize(imagenet)";
+static const char as_stored[] = "decode"; /* arrays */
 static const psti_plan_input image = {.name = "image", .kind = PST_IMAGE, .encoded = true};
 static psti_kit kit;
 static psti_work *work;
@@ -152,6 +153,7 @@ static pst_job_options options(const char *pipeline, const int64_t *ids, int64_t
     pst_job_options o;
     pst_job_options_init(&o);
     o.pipeline = pipeline;
+    o.fields = strcmp(pipeline, as_stored) == 0 ? "npy=ragged" : NULL;
     o.batch = 32;
     o.seed = SEED;
     o.epochs = (uint64_t)epochs;
@@ -333,9 +335,9 @@ static void arrays_cut_at_every_byte(void)
             s.intact[i] = make_npy(dtype, 2 + (int)i, 5, i);
         snprintf(what, sizeof what, "npy of type %d", dtype);
         if (shard_open(&s)) {
-            cuts_and_the_ten_after(&s, "decode", NULL, what);
+            cuts_and_the_ten_after(&s, as_stored, NULL, what);
             pst_engine *engine = kit_engine(1, 64 << 20);
-            const pst_job_options o = options("decode", s.id_of_cut, (int64_t)s.file.size, 1);
+            const pst_job_options o = options(as_stored, s.id_of_cut, (int64_t)s.file.size, 1);
             ledger l = deliver(&s, engine, &o, what);
             CHECKF(l.count == 0 && pst_engine_bad_count(engine) == s.file.size, "%s: %zu of %zu",
                    what, pst_engine_bad_count(engine), s.file.size);
