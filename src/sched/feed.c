@@ -95,7 +95,10 @@ static int open_window(psti_feed *feed)
     const int64_t least = 2 * (int64_t)feed->spec.batch;
     const int64_t half = wide / 2 - feed->spec.batch;
     feed->window = half > least ? half : least;
-    feed->start_cells = (uint64_t)(feed->window + least);
+    /* A start that is not delivered keeps its cell to itself: the window, what completes a batch,
+     * and what is ready. */
+    feed->start_cells =
+        (uint64_t)(feed->window + least + (feed->spec.ready_depth + 1) * (int64_t)feed->spec.batch);
     feed->started_done = psti_calloc(PSTI_MEM_SCHED, (size_t)feed->start_cells, 1);
     return feed->started_done ? 0 : -ENOMEM;
 }
@@ -322,11 +325,12 @@ int psti_feed_next(psti_feed *feed, int64_t timeout_ns, pst_batch **out)
     const uint64_t until = timeout_ns < 0 ? 0 : called + (uint64_t)timeout_ns;
     const struct timespec deadline = psti_timespec_ns(until);
     for (;;) {
+        /* Before looking at anything that a wake-up tells of, psti_feed_abort's flag included. */
+        const unsigned seen = atomic_load(&feed->wake);
         if (atomic_load(&feed->aborted))
             return -ECANCELED;
         pthread_mutex_lock(&pool->lock);
         pool_pump_locked(pool);
-        const unsigned seen = atomic_load(&feed->wake);
         const int rc = take_locked(feed, out);
         if (rc == 1) {
             note_wait_locked(feed, feed->wait_since ? feed->wait_since : called);
@@ -336,8 +340,10 @@ int psti_feed_next(psti_feed *feed, int64_t timeout_ns, pst_batch **out)
         pthread_mutex_unlock(&pool->lock);
         if (first)
             psti_dataset_verify(feed->spec.data);
-        if (rc != WAIT)
+        if (rc != WAIT) {
+            feed->wait_since = 0;
             return rc;
+        }
         if (timeout_ns >= 0 && psti_now_ns() >= until) {
             /* The wait goes on with the next call: a consumer that waits in slices waits all the
              * same. */
@@ -359,7 +365,7 @@ int psti_feed_set_epoch(psti_feed *feed, uint64_t epoch)
     while (feed->runs) {
         run *r = feed->runs;
         if (r->number == epoch && r->delivered == 0 && !r->base_prefix && !r->base &&
-            !r->error.code)
+            !r->error.code && !feed->error.code)
             break;
         feed->runs = r->next;
         feed->run_count--;

@@ -85,24 +85,35 @@ static void out_of_memory_locked(run *r)
     run_fail_locked(r, &err);
 }
 
+static void nothing_good_locked(run *r, const pst_error *err)
+{
+    pst_error all = *err;
+    psti_fail(&all, PST_ETOOMANYBAD, "epoch", NULL, "every sample of the epoch is bad");
+    run_fail_locked(r, &all);
+}
+
 /* A bad sample under skip: told to the engine, noted with the run. */
 static void skip_locked(run *r, int64_t position, int64_t share, bool valid, pst_error *err)
 {
     psti_feed *feed = r->feed;
     run_settled_locked(r, 1);
-    if (!valid)
+    if (err->code == PST_EBUDGET || err->code == -ENOMEM) { /* not the sample's fault */
+        run_fail_locked(r, err);
         return;
+    }
+    if (!valid) {
+        if (++r->bad_pads >= r->share + psti_order_length(feed->spec.order))
+            nothing_good_locked(r, err);
+        return;
+    }
     r->bad++;
     feed->skipped++;
     if (feed->spec.bad(feed->spec.user, err) < 0) {
         run_fail_locked(r, err);
         return;
     }
-    if (r->bad >= r->share && r->share > 0 && feed->spec.ends != PST_ENDS_SHORT) {
-        pst_error all = *err;
-        psti_fail(&all, PST_ETOOMANYBAD, "epoch", NULL, "every sample of this rank's share is bad");
-        run_fail_locked(r, &all);
-    }
+    if (r->bad >= psti_order_length(feed->spec.order) && feed->spec.ends != PST_ENDS_SHORT)
+        nothing_good_locked(r, err);
     if (run_note_skip_locked(r, position, share) < 0)
         out_of_memory_locked(r);
 }
@@ -318,6 +329,10 @@ static void claim_sample(worker *w, task *t)
     else if (!r->cancelled && !r->error.code)
         out_of_memory_locked(r);
     r->inflight--;
+    if (!block) {
+        start_done_locked(feed, t->start);
+        task_count_locked(w, t);
+    }
     pthread_mutex_unlock(&feed->pool->lock);
     if (!block)
         return;
@@ -346,6 +361,7 @@ static void heap_sample(worker *w, task *t)
     if (rc == 0 && !r->cancelled && !r->error.code) {
         give_slot_locked(r, rec, &todo);
     } else {
+        start_done_locked(feed, t->start);
         if (rec)
             record_drop_locked(feed, rec);
         if (rc < 0)

@@ -27,12 +27,26 @@ bool pool_fixed_take_locked(psti_pool *pool, uint64_t bytes)
 {
     /* An eighth stays for reading and for samples at work. */
     const uint64_t most = pool->budget.limit - pool->budget.limit / 8;
-    if (pool->fixed > most || bytes > most - pool->fixed)
-        return false;
-    while (!psti_budget_try(&pool->budget, bytes))
-        pthread_cond_wait(&pool->room, &pool->lock);
-    pool->fixed += bytes;
-    return true;
+    bool there = false;
+    pool->opening++;
+    while (!there && pool->fixed <= most && bytes <= most - pool->fixed) {
+        there = psti_budget_try(&pool->budget, bytes);
+        if (!there) {
+            task_shed_locked(pool, NULL);
+            there = psti_budget_try(&pool->budget, bytes);
+        }
+        if (!there && pool->inflight == 0) {
+            /* What waits for its consumer is in the way, and that may be this thread. */
+            psti_budget_force(&pool->budget, bytes);
+            there = true;
+        }
+        if (!there)
+            pthread_cond_wait(&pool->room, &pool->lock);
+    }
+    pool->opening--;
+    if (there)
+        pool->fixed += bytes;
+    return there;
 }
 
 void pool_fixed_give_locked(psti_pool *pool, uint64_t bytes)

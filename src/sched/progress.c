@@ -93,13 +93,9 @@ static int skipped_progress(const run *r, psti_state *out)
     if (!out->skipped)
         return -ENOMEM;
     const bool strict = r->feed->spec.mode == PST_ORDER_STRICT;
-    for (int64_t i = 0; i < r->skipped_count; i++) {
-        /* What was skipped before a resume (share -1) belongs to one rank's state. */
-        if (r->skipped_share[i] < 0 && r->feed->spec.rank != 0)
-            continue;
+    for (int64_t i = 0; i < r->skipped_count; i++)
         if (!strict || r->skipped_share[i] < r->consumed_share)
             out->skipped[out->skipped_count++] = r->skipped[i];
-    }
     qsort(out->skipped, (size_t)out->skipped_count, sizeof *out->skipped, by_value);
     return 0;
 }
@@ -120,9 +116,11 @@ static int run_progress(const run *r, psti_state *out)
      * position once. */
     if (r->feed->spec.rank == 0)
         add_base(r, out);
-    /* A skipped sample is dealt with: a resume does not try it again. */
-    for (int64_t i = 0; i < out->skipped_count; i++)
-        set_bit(out->used, out->skipped[i]);
+    /* A skipped sample is dealt with: a resume does not try it again. Those that came with the
+     * state are part of where the epoch began. */
+    for (int64_t i = 0; i < r->skipped_count; i++)
+        if (r->skipped_share[i] >= 0)
+            set_bit(out->used, r->skipped[i]);
     return 0;
 }
 
@@ -154,18 +152,26 @@ int psti_feed_progress(psti_feed *feed, psti_state *out)
     return rc;
 }
 
+/* A failure leaves the feed as it was. */
 static int resume_locked(psti_feed *feed, const psti_state *from, pst_error *err)
 {
+    run *r = NULL;
+    if (from->epoch < feed->end_epoch) { /* else everything was handed over */
+        pst_error why;
+        psti_error_clear(&why);
+        r = run_new_locked(feed, from->epoch, from, &why);
+        if (!r) {
+            if (err)
+                *err = why;
+            return why.code;
+        }
+    }
+    cancel_all_locked(feed);
     feed->error.code = 0;
     feed->resumed = true;
-    feed->next_epoch = from->epoch;
-    if (from->epoch >= feed->end_epoch)
-        return 0; /* everything was handed over */
-    feed->runs = run_new_locked(feed, from->epoch, from, err);
-    if (!feed->runs)
-        return -ENOMEM;
-    feed->run_count = 1;
-    feed->next_epoch++;
+    feed->runs = r;
+    feed->run_count = r != NULL;
+    feed->next_epoch = from->epoch + (r != NULL);
     return 0;
 }
 
@@ -182,7 +188,6 @@ int psti_feed_resume(psti_feed *feed, const psti_state *state, pst_error *err)
         rc = psti_fail(err, -EBUSY, "state", NULL,
                        "a state can only be loaded before the first batch is taken");
     } else {
-        cancel_all_locked(feed);
         rc = resume_locked(feed, &from, err);
         pool_pump_locked(pool);
     }

@@ -67,6 +67,8 @@ static int run_deal(run *r, const psti_state *from, pst_error *err)
     int64_t before = deal.prefix;
     for (int64_t i = 0; deal.used && i < (deal.length + 7) / 8; i++)
         before += __builtin_popcount(deal.used[i]);
+    if (from) /* they took no slot */
+        before -= from->skipped_count < before ? from->skipped_count : before;
     r->first_step = before / ((int64_t)s->batch * s->world);
     r->steps = psti_deal_steps(r->deal);
     r->share = psti_deal_share(r->deal);
@@ -94,7 +96,9 @@ run *run_new_locked(psti_feed *feed, uint64_t number, const psti_state *from, ps
         psti_fail(err, rc, "epoch", NULL, "out of memory while starting epoch %llu",
                   (unsigned long long)number);
     for (int64_t i = 0; rc == 0 && from && i < from->skipped_count; i++)
-        rc = run_note_skip_locked(r, from->skipped[i], -1);
+        if ((rc = run_note_skip_locked(r, from->skipped[i], -1)) < 0)
+            psti_fail(err, rc, "epoch", NULL, "out of memory while starting epoch %llu",
+                      (unsigned long long)number);
     if (rc < 0) {
         run_free(r);
         return NULL;
@@ -153,12 +157,17 @@ bool run_dispatched_all(const run *r)
     return r->placed + r->inflight >= r->slots;
 }
 
+/* Under skip, what is past the share repeats the share once, then any sample of the epoch: the
+ * share may be empty, or bad as a whole. */
 int64_t run_position(const run *r, int64_t share, bool *valid)
 {
-    if (share < r->slots && (share < r->share || !r->feed->spec.skip || r->share == 0))
+    if (share < r->share || !r->feed->spec.skip)
         return psti_deal_position(r->deal, share, valid);
-    const int64_t position =
-        psti_deal_position(r->deal, share % (r->share ? r->share : r->slots), valid);
+    int64_t position = share - r->share;
+    if (position < r->share)
+        position = psti_deal_position(r->deal, position, valid);
+    else
+        position = (position - r->share) % psti_order_length(r->feed->spec.order);
     *valid = false;
     return position;
 }
@@ -184,11 +193,11 @@ pst_batch *run_check_end_locked(run *r)
 void batch_publish_locked(pst_batch *block)
 {
     run *r = block->run;
+    block->state = BLOCK_READY;
     if (r->cancelled) {
         block_drop_locked(r->feed, block);
         return;
     }
-    block->state = BLOCK_READY;
     pst_batch **at = &r->ready;
     while (*at && (*at)->step < block->step)
         at = &(*at)->next;

@@ -125,6 +125,7 @@ struct run {
     int64_t outstanding;    /* dispatched, neither delivered nor bad */
     int64_t placed;         /* slots given out */
     int64_t bad;            /* of the share's real samples */
+    int64_t bad_pads;       /* of the repeats */
     int64_t opened;         /* batches begun */
     pst_batch *open;        /* batch being given out */
     pst_batch *ready;       /* published, not delivered */
@@ -264,6 +265,7 @@ struct psti_pool {
     int stagers;                            /* feeds that stage */
     uint64_t tickets_given, tickets_served; /* asking for extra bytes: first come, first served */
     bool stopping;
+    int opening; /* feeds waiting for room: nothing is started meanwhile */
     psti_feed *feeds;
     psti_feed *turn; /* whose task is taken next */
     task *tasks, *free_tasks;
@@ -314,6 +316,7 @@ void place_bad(worker *w, task *t, pst_error *err);
 
 /* task.c */
 task *task_aim_locked(psti_feed *feed);
+void task_shed_locked(psti_pool *pool, const task *but); /* idle tasks' buffers go */
 void task_send_locked(task *t);
 void task_run(worker *w, task *t);
 void task_done_locked(task *t);

@@ -82,19 +82,20 @@ static bool fixed_batch_locked(psti_feed *feed, run *r)
     return true;
 }
 
-/* Whether another sample may be staged. One at a time always may, or the batch that the consumer
- * waits for could not come. */
-static bool stage_open_locked(const psti_feed *feed)
+/* Whether another sample may be staged. What completes the batch that the consumer waits for always
+ * may. */
+static bool stage_open_locked(const psti_feed *feed, const run *r)
 {
-    if (!feed->stages || feed->inflight == 0)
+    if (!feed->stages)
         return true;
     const double coming = (double)(feed->inflight + 1) * feed->stage_sample;
-    return (double)feed->pool->staged + coming <= (double)pool_staged_max_locked(feed->pool);
+    return (double)feed->pool->staged + coming <= (double)pool_staged_max_locked(feed->pool) ||
+           (r == feed->runs && r->outstanding < feed->spec.batch);
 }
 
 static bool window_open_locked(const psti_feed *feed, const run *r)
 {
-    if (feed->outstanding >= feed->outstanding_max || !stage_open_locked(feed))
+    if (feed->outstanding >= feed->outstanding_max || !stage_open_locked(feed, r))
         return false;
     if (feed->spec.mode == PST_ORDER_READY) {
         if (feed->start_next - feed->start_base < (uint64_t)feed->window)
@@ -131,9 +132,8 @@ static int64_t find_members(task *t)
     return (int64_t)total;
 }
 
-static void release_bytes_locked(task *t)
+static void release_bytes_locked(psti_pool *pool, task *t)
 {
-    psti_pool *pool = t->feed->pool;
     psti_buf_free(&t->bytes);
     psti_budget_give(&pool->budget, t->charged);
     pool->encoded -= t->charged;
@@ -142,19 +142,17 @@ static void release_bytes_locked(task *t)
 }
 
 /* Idle tasks keep small buffers; when those stand in the way, they go. */
-static void shed_idle_buffers_locked(const task *but)
+void task_shed_locked(psti_pool *pool, const task *but)
 {
-    for (task *t = but->feed->pool->free_tasks; t; t = t->next) {
-        if (t == but || !t->charged)
-            continue;
-        t->feed = but->feed;
-        release_bytes_locked(t);
-    }
+    for (task *t = pool->free_tasks; t; t = t->next)
+        if (t != but && t->charged)
+            release_bytes_locked(pool, t);
 }
 
 /* Memory for the encoded bytes, out of the encoded part of the budget. 1: there; 0: not now;
- * negative: never. */
-static int reserve_bytes_locked(task *t, uint64_t total)
+ * negative: never. A task that is under way already must have it, or its fate would hang on what
+ * others hold. */
+static int reserve_bytes_locked(task *t, uint64_t total, bool must)
 {
     psti_pool *pool = t->feed->pool;
     if (t->bytes.cap >= total + 64)
@@ -164,19 +162,20 @@ static int reserve_bytes_locked(task *t, uint64_t total)
     if (want > most)
         return PST_EBUDGET;
     const uint64_t held = pool->encoded - t->charged;
-    if (pool->inflight == 0 &&
-        (held + want > most || !psti_budget_try(&pool->budget, want - t->charged))) {
+    if (held + want > most || !psti_budget_try(&pool->budget, want - t->charged)) {
+        if (pool->inflight > 0 && !must)
+            return 0;
         /* Nothing is under way that could make room: idle buffers go, and this sample comes in any
          * case. */
-        shed_idle_buffers_locked(t);
+        task_shed_locked(pool, t);
         psti_budget_force(&pool->budget, want - t->charged);
-    } else if (pool->inflight > 0 &&
-               (held + want > most || !psti_budget_try(&pool->budget, want - t->charged))) {
-        return 0;
     }
     pool->encoded += want - t->charged;
     t->charged = want;
-    return psti_buf_need(PSTI_MEM_SCHED, &t->bytes, total) < 0 ? -ENOMEM : 1;
+    if (psti_buf_need(PSTI_MEM_SCHED, &t->bytes, total) == 0)
+        return 1;
+    release_bytes_locked(pool, t);
+    return -ENOMEM;
 }
 
 /* Gives each member its place in the task's buffer. */
@@ -272,7 +271,7 @@ task *task_aim_locked(psti_feed *feed)
 {
     psti_pool *pool = feed->pool;
     task *t = pool->free_tasks;
-    if (feed->closing || !feed->started || !t)
+    if (feed->closing || !feed->started || !t || pool->opening)
         return NULL;
     if (pool->feeds->next && feed->inflight * 2 > pool->task_count)
         return NULL; /* leave room for the other jobs */
@@ -281,7 +280,7 @@ task *task_aim_locked(psti_feed *feed)
         return NULL;
     aim(t, feed, r);
     const int64_t total = grow_reads(t, members_of(feed)) ? find_members(t) : -ENOMEM;
-    const int rc = total < 0 ? (int)total : reserve_bytes_locked(t, (uint64_t)total);
+    const int rc = total < 0 ? (int)total : reserve_bytes_locked(t, (uint64_t)total, false);
     if (rc == 0)
         return NULL;
     commit_locked(t);
@@ -342,7 +341,7 @@ static bool read_again(task *t, int status, pst_error *err)
     }
     pthread_mutex_lock(&feed->pool->lock);
     const int64_t total = find_members(t);
-    const int rc = total < 0 ? (int)total : reserve_bytes_locked(t, (uint64_t)total);
+    const int rc = total < 0 ? (int)total : reserve_bytes_locked(t, (uint64_t)total, true);
     pthread_mutex_unlock(&feed->pool->lock);
     if (rc <= 0)
         return false;
@@ -368,7 +367,7 @@ static bool read_here(task *t)
     for (int i = 0; i < t->read_count && rc == 0; i++)
         rc = psti_read_try(&t->reads[i].at, t->reads[i].buf);
     t->read_ns = psti_now_ns() - since;
-    if (rc != -EAGAIN) {
+    if (rc != -EAGAIN && rc != -EINVAL) { /* EINVAL: a kernel that does not know RESOLVE_CACHED */
         atomic_store(&t->read_status, rc);
         return true;
     }
@@ -525,7 +524,7 @@ void task_done_locked(task *t)
     psti_feed *feed = t->feed;
     psti_pool *pool = feed->pool;
     if (t->charged > pool_encoded_max_locked(pool) / (uint64_t)pool->task_count)
-        release_bytes_locked(t);
+        release_bytes_locked(pool, t);
     run *r = t->run;
     t->run = NULL;
     t->batch = NULL;
@@ -534,7 +533,7 @@ void task_done_locked(task *t)
     pool->inflight--;
     feed->inflight--;
     run_unref_locked(r);
-    if (feed->closing)
+    if (feed->closing || (pool->opening && pool->inflight == 0))
         pthread_cond_broadcast(&pool->room);
     pool_signal_locked(pool);
 }
