@@ -54,7 +54,7 @@ static void large_samples_of_any_shape_do_not_stop_the_engine(void)
     char *folder = kit_folder();
     write_images(folder, 12, 1500, 1300);
     pst_dataset *data = kit_dataset(folder);
-    pst_engine *engine = kit_engine(2, 32 << 20);
+    pst_engine *engine = kit_engine(2, 128 << 20);
     for (int order = 0; order < 2; order++) {
         pst_job_options o = options("decode", 4);
         o.fields = "image,label";
@@ -84,7 +84,7 @@ static void what_overtakes_large_samples_leaves_them_room(void)
     }
     free(large);
     pst_dataset *data = kit_dataset(folder);
-    pst_engine *engine = kit_engine(3, 64 << 20);
+    pst_engine *engine = kit_engine(3, 96 << 20);
     pst_job_options o = options("decode | random_resized_crop(224) | normalize(imagenet)", 8);
     o.sampler = PST_SEQUENTIAL;
     o.on_error = PST_SKIP;
@@ -104,7 +104,7 @@ static void a_second_job_opens_beside_a_full_one(void)
     char *folder = kit_folder();
     write_images(folder, 60, 420, 300);
     pst_dataset *data = kit_dataset(folder);
-    pst_engine *engine = kit_engine(1, 16 << 20);
+    pst_engine *engine = kit_engine(1, 48 << 20);
     pst_job_options o = options("decode", 12);
     o.fields = "image,label";
     o.epochs = 0;
