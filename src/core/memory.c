@@ -15,7 +15,7 @@ typedef struct header {
 } header;
 _Static_assert(sizeof(header) == 16, "keeps malloc's alignment");
 
-enum { MAGIC = 0x70657373 };
+enum { MAGIC = 0x70657373, HUGE_FROM = 4 << 20 };
 
 typedef struct counters {
     _Alignas(64) atomic_uint_fast64_t allocs; /* counter */
@@ -148,6 +148,8 @@ void *psti_pages_alloc(psti_tag tag, size_t bytes)
         mmap(NULL, bytes ? bytes : 1, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED)
         return NULL;
+    if (bytes >= HUGE_FROM)
+        madvise(memory, bytes, MADV_HUGEPAGE); /* fewer faults when it is first written */
     note_alloc(tag, bytes);
     return memory;
 }

@@ -189,6 +189,7 @@ pst_batch *block_take_locked(psti_feed *feed, run *r, int64_t step, int slots)
     block->step = step;
     block->slots = slots;
     block->placed = block->filled = 0;
+    block->gathered = 0;
     block->share_end = 0;
     block->error.code = 0;
     block->error_slot = -1;

@@ -114,6 +114,7 @@ static int open_ring_locked(psti_feed *feed, pst_error *err)
 {
     psti_pool *pool = feed->pool;
     const uint64_t listing = psti_dataset_bytes(feed->spec.data);
+    feed->fixed_most = ring_bytes(feed, feed->spec.ready_depth) + listing;
     for (int depth = feed->spec.ready_depth; depth >= 1; depth--) {
         /* Prefer a shallower ring to one that takes more than half of the budget. */
         const uint64_t bytes = ring_bytes(feed, depth) + listing;

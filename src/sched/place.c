@@ -13,14 +13,11 @@ static void seal_and_publish(psti_feed *feed, pst_batch *block)
     pst_error err;
     psti_error_clear(&err);
     int rc = 0;
-    pthread_mutex_lock(&feed->pool->lock);
-    const uint64_t most = pool_staged_max_locked(feed->pool);
-    pthread_mutex_unlock(&feed->pool->lock);
     if (!block->error.code) {
         if (feed->layout.dense)
             block_seal(block, feed);
         else
-            rc = gather_seal(block, feed, most, &err);
+            rc = gather_seal(block, feed, &err);
     }
     pthread_mutex_lock(&feed->pool->lock);
     if (rc < 0)
@@ -76,6 +73,23 @@ static void note_slot(pst_batch *block, int slot, int64_t id, int64_t position, 
     block->positions[slot] = position;
     block->starts[slot] = start;
     block->valid[slot] = valid;
+}
+
+/* A finished sample could not be staged. */
+static void not_staged_locked(run *r, int rc)
+{
+    const psti_pool *pool = r->feed->pool;
+    pst_error err;
+    if (rc == PST_EBUDGET)
+        psti_fail(
+            &err, rc, "memory", NULL,
+            "one finished sample takes more than the %.1f MiB that the budget of %.1f MiB leaves "
+            "for samples waiting for their batch; give at least %.0f MiB",
+            (double)pool_staged_max_locked(pool) / 0x1p20, (double)pool->budget.limit / 0x1p20,
+            2 * (double)pool->budget.limit / 0x1p20);
+    else
+        psti_fail(&err, rc, "batch", NULL, "out of memory for a finished sample");
+    run_fail_locked(r, &err);
 }
 
 static void out_of_memory_locked(run *r)
@@ -135,6 +149,22 @@ static void seal_later(errands *todo, pst_batch *complete)
     todo->seal = complete;
 }
 
+/* The records of one batch alone are more than may be staged. */
+static void too_large_locked(run *r, const pst_batch *block)
+{
+    const psti_pool *pool = r->feed->pool;
+    const double whole = (double)block->gathered / block->placed * block->slots;
+    const uint64_t most = pool_staged_max_locked(pool);
+    pst_error err;
+    psti_fail(
+        &err, PST_EBUDGET, "memory", NULL,
+        "a batch of these samples takes about %.0f MiB, the budget of %.1f MiB leaves %.1f MiB for "
+        "batches of varying shape; give at least %.0f MiB, or use a smaller batch",
+        whole / 0x1p20, (double)pool->budget.limit / 0x1p20, (double)most / 0x1p20,
+        (double)pool->budget.limit / 0x1p20 + 5 * (whole - (double)most) / 0x1p20 + 1);
+    run_fail_locked(r, &err);
+}
+
 static void give_slot_locked(run *r, record *rec, errands *todo)
 {
     int slot;
@@ -153,6 +183,9 @@ static void give_slot_locked(run *r, record *rec, errands *todo)
         todo->copy = rec;
     } else {
         block->records[slot] = rec;
+        block->gathered += rec->charged;
+        if (block->gathered > pool_staged_max_locked(r->feed->pool))
+            too_large_locked(r, block);
         seal_later(todo, filled_locked(block, 1));
     }
 }
@@ -257,8 +290,9 @@ static void queue_sample(worker *w, task *t)
         return;
     pthread_mutex_lock(&feed->pool->lock);
     record *rec = record_take_locked(feed);
+    const uint64_t most = pool_staged_max_locked(feed->pool);
     pthread_mutex_unlock(&feed->pool->lock);
-    const int rc = rec ? record_fill(rec, feed, t, w) : -ENOMEM;
+    const int rc = rec ? record_fill(rec, feed, t, w, most) : -ENOMEM;
     errands todo = {0};
     pthread_mutex_lock(&feed->pool->lock);
     task_count_locked(w, t);
@@ -266,7 +300,7 @@ static void queue_sample(worker *w, task *t)
         if (rec)
             record_drop_locked(feed, rec);
         r->inflight--;
-        out_of_memory_locked(r);
+        not_staged_locked(r, rc);
     } else {
         record_count_locked(feed, rec);
         r->cells[t->share % r->cell_count] = (cell){.fate = FATE_STAGED, .record = rec};
@@ -350,8 +384,9 @@ static void heap_sample(worker *w, task *t)
     run *r = t->run;
     pthread_mutex_lock(&feed->pool->lock);
     record *rec = record_take_locked(feed);
+    const uint64_t most = pool_staged_max_locked(feed->pool);
     pthread_mutex_unlock(&feed->pool->lock);
-    const int rc = rec ? record_fill(rec, feed, t, w) : -ENOMEM;
+    const int rc = rec ? record_fill(rec, feed, t, w, most) : -ENOMEM;
     errands todo = {0};
     pthread_mutex_lock(&feed->pool->lock);
     task_count_locked(w, t);
@@ -365,7 +400,7 @@ static void heap_sample(worker *w, task *t)
         if (rec)
             record_drop_locked(feed, rec);
         if (rc < 0)
-            out_of_memory_locked(r);
+            not_staged_locked(r, rc);
     }
     settle(feed, r, &todo);
 }

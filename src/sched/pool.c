@@ -6,9 +6,12 @@
 #include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "sched/sched_priv.h"
+
+enum { HEAP_MMAP = 1 << 20, HEAP_TRIM = 256 << 10 };
 
 /* ---- budget ---------------------------------------------------------------------------------- */
 
@@ -56,9 +59,19 @@ void pool_fixed_give_locked(psti_pool *pool, uint64_t bytes)
     pthread_cond_broadcast(&pool->room);
 }
 
+/* What the fixed part comes to with a larger budget: deeper rings, more for each worker to keep. */
+static uint64_t fixed_most_locked(const psti_pool *pool)
+{
+    uint64_t most = (uint64_t)pool->worker_count * KEEP_MOST;
+    for (const psti_feed *feed = pool->feeds; feed; feed = feed->next)
+        most += feed->fixed_most;
+    return most > pool->fixed ? most : pool->fixed;
+}
+
 static int extra_refused(const psti_pool *pool, uint64_t bytes, uint64_t most, pst_error *err)
 {
-    const uint64_t needed = pool->fixed + (pool->stagers ? 2 * bytes : bytes + bytes / 3) + 1;
+    const uint64_t needed =
+        fixed_most_locked(pool) + (pool->stagers ? 2 * bytes : bytes + bytes / 3) + 1;
     return psti_fail(
         err, PST_EBUDGET, "memory", NULL,
         "preparing this sample takes %.1f MiB, the budget of %.1f MiB leaves %.1f MiB; give at "
@@ -220,8 +233,22 @@ static size_t keep_per_worker(uint64_t memory, int workers)
     return (size_t)(share < KEEP_LEAST ? KEEP_LEAST : share > KEEP_MOST ? KEEP_MOST : share);
 }
 
+/* Left to itself the C library learns from the first large picture to keep such memory, up to
+ * 64 MiB for each thread, where no budget sees it; malloc_trim does not reach the top of a thread's
+ * heap. Fixed thresholds turn that off. They hold for the whole process; who set them in the
+ * environment keeps them. */
+static void tame_the_heap(void)
+{
+    if (getenv("GLIBC_TUNABLES") || getenv("MALLOC_MMAP_THRESHOLD_") ||
+        getenv("MALLOC_TRIM_THRESHOLD_"))
+        return;
+    mallopt(M_MMAP_THRESHOLD, HEAP_MMAP);
+    mallopt(M_TRIM_THRESHOLD, HEAP_TRIM);
+}
+
 static int start(psti_pool *pool, const psti_pool_spec *spec, pst_error *err)
 {
+    tame_the_heap();
     pool->keep = keep_per_worker(spec->memory_bytes, spec->workers);
     const uint64_t kept = (uint64_t)pool->keep * (uint64_t)spec->workers;
     if (kept > spec->memory_bytes / 2)

@@ -80,10 +80,12 @@ static int measure(record *rec, psti_feed *feed, const task *t, worker *w, size_
     return 0;
 }
 
-int record_fill(record *rec, psti_feed *feed, const task *t, worker *w)
+int record_fill(record *rec, psti_feed *feed, const task *t, worker *w, uint64_t most)
 {
     size_t total;
     int rc = measure(rec, feed, t, w, &total);
+    if (rc == 0 && total > most)
+        rc = PST_EBUDGET;
     if (rc < 0 || (rc = psti_buf_need(PSTI_MEM_SCHED, &rec->data, total)) < 0)
         return rc;
     for (int i = 0; i < feed->spec.field_count; i++) {
@@ -219,19 +221,13 @@ static void write_field(pst_batch *block, int output, const pst_field *field)
         offsets[block->slots] = (int64_t)at;
 }
 
-int gather_seal(pst_batch *block, psti_feed *feed, uint64_t most, pst_error *err)
+int gather_seal(pst_batch *block, psti_feed *feed, pst_error *err)
 {
     pst_field fields[PSTI_FIELDS_MAX + EXTRA_FIELDS];
     memcpy(fields, feed->layout.field, sizeof fields);
     size_t total;
     if (place_fields(block, feed, fields, &total) < 0)
         return psti_fail(err, PST_ELIMIT, "batch", NULL, "a batch of these samples is too large");
-    if (total > most)
-        return psti_fail(err, PST_EBUDGET, "memory", NULL,
-                         "a batch of these samples takes %.1f MiB, the budget leaves %.1f MiB for "
-                         "batches of varying shape; give %.0f MiB more, or use a smaller batch",
-                         (double)total / 0x1p20, (double)most / 0x1p20,
-                         4 * (double)(total - most) / 0x1p20 + 1);
     block->base = psti_pages_alloc(PSTI_MEM_BATCH, total);
     if (!block->base)
         return psti_fail(err, -ENOMEM, "batch", NULL, "no memory for a batch of %.1f MiB",

@@ -61,6 +61,7 @@ struct pst_batch {
     int slots;         /* that the batch will have */
     int placed;        /* slots given out */
     int filled;        /* slots written */
+    uint64_t gathered; /* bytes of its records */
     int64_t share_end; /* share indices below it are delivered or skipped once this batch is */
     pst_error error;   /* of the lowest bad slot; code 0 = none */
     int error_slot;
@@ -199,6 +200,7 @@ struct psti_feed {
     pst_batch *free_blocks;
     int blocks, blocks_max; /* charged blocks that exist; that may exist */
     int depth;
+    uint64_t fixed_most;     /* what fixed_bytes would be if bytes were not short */
     uint64_t fixed_bytes;    /* of the budget's fixed part: ring and listing */
     bool stages;             /* samples may wait in records */
     double stage_sample;     /* bytes of a record, a running mean */
@@ -294,9 +296,9 @@ record *record_take_locked(psti_feed *feed);
 void record_drop_locked(psti_feed *feed, record *rec);
 void record_free_all(psti_feed *feed);
 void record_count_locked(psti_feed *feed, record *rec);
-int record_fill(record *rec, psti_feed *feed, const task *t, worker *w);
+int record_fill(record *rec, psti_feed *feed, const task *t, worker *w, uint64_t most);
 void record_write(const record *rec, psti_feed *feed, pst_batch *block, int slot);
-int gather_seal(pst_batch *block, psti_feed *feed, uint64_t most, pst_error *err);
+int gather_seal(pst_batch *block, psti_feed *feed, pst_error *err);
 
 /* run.c */
 run *run_new_locked(psti_feed *feed, uint64_t number, const psti_state *from, pst_error *err);
