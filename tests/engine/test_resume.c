@@ -171,7 +171,8 @@ static void another_world_continues_by_position(void)
                     b = save(job); /* any one rank's state will do */
                     pst_job_close(job);
                 }
-                qsort(l.at, l.count, sizeof *l.at, by_place);
+                if (l.count)
+                    qsort(l.at, l.count, sizeof *l.at, by_place);
                 ledger more = {0};
                 for (int rank = 0; rank < to; rank++) {
                     pst_job_options p = options(PST_ORDER_STRICT, rank, to, PST_ENDS_SHORT);

@@ -15,7 +15,8 @@ static uint8_t clip(int32_t sum)
     return value < 0 ? 0 : value > 255 ? 255 : (uint8_t)value;
 }
 
-static const int32_t HALF = 1 << (PSTI_WEIGHT_BITS - 1);
+/* Sums are taken modulo 2^32, as vector units take them; real weights never come near. */
+static const uint32_t HALF = 1u << (PSTI_WEIGHT_BITS - 1);
 
 /* Inlined for the usual channel counts, so that a pixel's sums stay in registers. */
 INLINE void across_row(const psti_axis *axis, int channels, int from, const uint8_t *src,
@@ -26,13 +27,13 @@ INLINE void across_row(const psti_axis *axis, int channels, int from, const uint
         const int32_t *weights = axis->weights + (size_t)i * (size_t)axis->stride;
         const uint8_t *pixel = src + (size_t)axis->first[i] * (size_t)channels;
         const int count = axis->count[i];
-        int32_t sums[4] = {HALF, HALF, HALF, HALF};
+        uint32_t sums[4] = {HALF, HALF, HALF, HALF};
         for (int t = 0; t < count; t++, pixel += channels) {
             for (int c = 0; c < channels; c++)
-                sums[c] += pixel[c] * weights[t];
+                sums[c] += (uint32_t)(pixel[c] * weights[t]);
         }
         for (int c = 0; c < channels; c++)
-            dst[c] = clip(sums[c]);
+            dst[c] = clip((int32_t)sums[c]);
     }
 }
 
@@ -74,17 +75,17 @@ enum { BLOCK = 64 };
 INLINE void down_block(const uint8_t *const *rows, const int32_t *weights, int count, uint8_t *dst,
                        size_t at, size_t n)
 {
-    int32_t sums[BLOCK];
+    uint32_t sums[BLOCK];
     for (size_t i = 0; i < n; i++)
         sums[i] = HALF;
     for (int t = 0; t < count; t++) {
         const uint8_t *row = rows[t] + at;
         const int32_t weight = weights[t];
         for (size_t i = 0; i < n; i++)
-            sums[i] += row[i] * weight;
+            sums[i] += (uint32_t)(row[i] * weight);
     }
     for (size_t i = 0; i < n; i++)
-        dst[at + i] = clip(sums[i]);
+        dst[at + i] = clip((int32_t)sums[i]);
 }
 
 void psti_c_down(const uint8_t *const *rows, const int32_t *weights, int count, uint8_t *dst,
