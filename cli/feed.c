@@ -246,7 +246,7 @@ static int say_error(const feed *f)
 {
     const pst_error *err = &f->report.error;
     const int exit_code = fail_error(err);
-    if (err->id >= 0 && f->opts.on_error == PST_RAISE)
+    if (err->id >= 0 && err->code != PST_EBUDGET && f->opts.on_error == PST_RAISE)
         say("repair or remove it, or leave bad samples out with --on-error skip:N; "
             "'penstock inspect %s --deep' finds them all",
             f->v->data);

@@ -7,7 +7,7 @@
 
 #include "engine/engine_priv.h"
 
-enum { BAD_KEPT = 10000 }; /* beyond that bad samples are only counted */
+enum { BAD_KEPT = 10000 }; /* beyond that bad samples are only counted, each time they are met */
 
 int pst_engine_new(const pst_engine_options *opts, pst_engine **out, pst_error *err)
 {
@@ -96,9 +96,11 @@ int engine_note_bad(pst_engine *engine, const psti_dataset *data, int64_t limit,
 {
     int rc = 0;
     pthread_mutex_lock(&engine->lock);
-    if (engine->bad_count < BAD_KEPT && !known_bad_locked(engine, data, err->id))
+    if (engine->bad_count >= BAD_KEPT)
+        engine->bad_unlisted++;
+    else if (!known_bad_locked(engine, data, err->id))
         rc = keep_locked(engine, data, err);
-    const int64_t count = count_locked(engine, data);
+    const int64_t count = count_locked(engine, data) + engine->bad_unlisted;
     pthread_mutex_unlock(&engine->lock);
     if (rc == 0 && count > limit) {
         pst_error limited;

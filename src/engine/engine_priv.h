@@ -27,6 +27,7 @@ struct pst_engine {
     pst_job *jobs;
     bad_sample *bad;
     size_t bad_count, bad_cap;
+    int64_t bad_unlisted;
 };
 
 struct pst_dataset {

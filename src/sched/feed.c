@@ -66,6 +66,15 @@ void damage_put(damage_map *map, int64_t id, int field, int64_t row)
     *d = (struct damage){id, field, 1, row};
 }
 
+void damage_forget(damage_map *map, int64_t id)
+{
+    for (int field = 0; field < PSTI_FIELDS_MAX && map->count; field++) {
+        const size_t i = damage_slot(map, id, field);
+        if (map->at[i].used)
+            map->at[i].row = -1;
+    }
+}
+
 /* ---- opening --------------------------------------------------------------------------------- */
 
 static way choose_way(const psti_feed *feed)

@@ -333,6 +333,7 @@ void cancel_all_locked(psti_feed *feed);
 void feed_wake(psti_feed *feed);
 int64_t damage_get(const damage_map *map, int64_t id, int field);
 void damage_put(damage_map *map, int64_t id, int field, int64_t row);
+void damage_forget(damage_map *map, int64_t id);
 
 /* pool.c */
 void pool_pump_locked(psti_pool *pool);

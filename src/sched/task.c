@@ -340,6 +340,8 @@ static bool read_again(task *t, int status, pst_error *err)
             return false;
     }
     pthread_mutex_lock(&feed->pool->lock);
+    if (changed) /* what was remembered of the old bytes says nothing of the new ones */
+        damage_forget(&feed->damage, t->id);
     const int64_t total = find_members(t);
     const int rc = total < 0 ? (int)total : reserve_bytes_locked(t, (uint64_t)total, true);
     pthread_mutex_unlock(&feed->pool->lock);
