@@ -209,7 +209,6 @@ struct psti_feed {
     run *runs; /* the first is the one being delivered */
     int run_count;
     uint64_t next_epoch, end_epoch;
-    bool exhausted; /* end_epoch reached by the consumer */
     bool resumed, closing, started;
     int64_t inflight;
     pst_error error;

@@ -58,46 +58,37 @@ void psti_extent_close(const psti_extent *at, int fd)
         close(fd);
 }
 
-int psti_read_now(const psti_extent *at, uint8_t *buf)
+/* cached_only: -EAGAIN rather than wait for a disk. */
+static int read_whole(const psti_extent *at, bool cached_only, uint8_t *buf)
 {
     int fd;
-    int rc = psti_extent_open(at, false, &fd);
-    if (rc)
-        return rc;
-    for (uint64_t got = 0; got < at->length && !rc;) {
-        const uint64_t left = at->length - got;
-        const ssize_t n = pread(fd, buf + got, left < PSTI_READ_PIECE ? left : PSTI_READ_PIECE,
-                                (off_t)(at->offset + got));
-        if (n > 0)
-            got += (uint64_t)n;
-        else if (n == 0)
-            rc = PST_ECHANGED; /* it became shorter after the comparison */
-        else if (errno != EINTR)
-            rc = -errno;
-    }
-    psti_extent_close(at, fd);
-    return rc;
-}
-
-int psti_read_try(const psti_extent *at, uint8_t *buf)
-{
-    int fd;
-    int rc = psti_extent_open(at, true, &fd);
+    int rc = psti_extent_open(at, cached_only, &fd);
     if (rc)
         return rc;
     for (uint64_t got = 0; got < at->length && !rc;) {
         const uint64_t left = at->length - got;
         const struct iovec piece = {buf + got, left < PSTI_READ_PIECE ? left : PSTI_READ_PIECE};
-        const ssize_t n = preadv2(fd, &piece, 1, (off_t)(at->offset + got), RWF_NOWAIT);
+        const ssize_t n =
+            preadv2(fd, &piece, 1, (off_t)(at->offset + got), cached_only ? RWF_NOWAIT : 0);
         if (n > 0)
             got += (uint64_t)n;
         else if (n == 0)
-            rc = PST_ECHANGED;
+            rc = PST_ECHANGED; /* it became shorter after the comparison */
         else if (errno != EINTR)
-            rc = errno == EOPNOTSUPP ? -EAGAIN : -errno;
+            rc = cached_only && errno == EOPNOTSUPP ? -EAGAIN : -errno;
     }
     psti_extent_close(at, fd);
     return rc;
+}
+
+int psti_read_now(const psti_extent *at, uint8_t *buf)
+{
+    return read_whole(at, false, buf);
+}
+
+int psti_read_try(const psti_extent *at, uint8_t *buf)
+{
+    return read_whole(at, true, buf);
 }
 
 /* ---- the front ---------------------------------------------------------------------------------

@@ -155,7 +155,7 @@ class Style(Tree):
 
 
 class Symbols(Tree):
-    def library(self, source):
+    def exports_of(self, source):
         path = self.put("lib.c", source)
         library = os.path.join(self.root, "lib.so")
         code, said = self.run_tool(["cc", "-shared", "-fPIC", "-fvisibility=hidden", "-o", library, path])
@@ -167,10 +167,10 @@ class Symbols(Tree):
 
     def test_equal_sets(self):
         both = self.EXPORT + "int pst_one(int a, int b) { return a + b; }\n" + self.EXPORT + "char *pst_two(void) { return 0; }\n"
-        self.assertEqual(self.library(both + "int psti_hidden(void) { return 1; }\n"), (0, ""))
+        self.assertEqual(self.exports_of(both + "int psti_hidden(void) { return 1; }\n"), (0, ""))
 
     def test_missing_and_surplus(self):
-        code, said = self.library(self.EXPORT + "int pst_one(void) { return 1; }\n" + self.EXPORT + "int psti_leak = 3;\n")
+        code, said = self.exports_of(self.EXPORT + "int pst_one(void) { return 1; }\n" + self.EXPORT + "int psti_leak = 3;\n")
         self.assertEqual(code, 1)
         self.assertIn("not exported: pst_two", said)
         self.assertIn("psti_leak", said)
