@@ -93,6 +93,10 @@ PyObject *pyp_view_new(const module_state *st, PyObject *owner, const void *data
 /* "u8", "f32", …; static storage. */
 const char *pyp_dtype_name(int dtype);
 
+/* dlpack.c: methods of View */
+PyObject *pyp_view_dlpack(PyObject *self, PyObject *args, PyObject *kwargs);
+PyObject *pyp_view_dlpack_device(PyObject *self, PyObject *unused);
+
 /* batch.c */
 extern PyType_Spec pyp_batch_spec;
 /* Takes over batch, also when it fails. */

@@ -261,6 +261,28 @@ static PyObject *job_next(PyObject *self, PyObject *arg)
     }
 }
 
+/* try_next(turn): a Batch, or None when none is ready or the turn is over */
+static PyObject *job_try_next(PyObject *self, PyObject *arg)
+{
+    uint64_t turn;
+    if (!pyp_as_u64(arg, &turn))
+        return NULL;
+    pst_job *job = enter(self);
+    if (job == NULL)
+        return NULL;
+    pst_batch *batch = NULL;
+    job_object *object = (job_object *)self;
+    int rc = 0;
+    if (turn == object->turn && !object->turn_is_over) {
+        rc = pst_job_next(job, 0, &batch);
+        object->turn_is_over = rc == 0;
+    }
+    leave(self);
+    if (rc > 0)
+        return pyp_batch_take(pyp_state(self), batch);
+    Py_RETURN_NONE; /* an error comes again with next() */
+}
+
 /* begin(epoch): starts a turn at the beginning of epoch, or with None where the job stands; returns
  * the turn */
 static PyObject *job_begin(PyObject *self, PyObject *arg)
@@ -398,6 +420,7 @@ static PyObject *job_stats(PyObject *self, PyObject *unused)
 static PyMethodDef job_methods[] = {
     {"begin", job_begin, METH_O, "begin(epoch or None) -> turn"},
     {"next", job_next, METH_O, "next(turn) -> Batch, or None when the turn is over"},
+    {"try_next", job_try_next, METH_O, "try_next(turn) -> Batch, or None when none is ready"},
     {"state", job_state, METH_NOARGS, "state() -> bytes: what was handed out so far"},
     {"load_state", job_load_state, METH_O, "load_state(bytes)"},
     {"stats", job_stats, METH_NOARGS, "stats() -> dict"},

@@ -162,12 +162,33 @@ static void module_free(void *module)
     module_clear(module);
 }
 
+/* op_help(): [(name, summary, one line per parameter), …] */
+static PyObject *module_op_help(PyObject *module, PyObject *unused)
+{
+    (void)module, (void)unused;
+    enum { PARAMS_BYTES = 8192 };
+    char *params = PyMem_Malloc(PARAMS_BYTES);
+    PyObject *list = params != NULL ? PyList_New(0) : PyErr_NoMemory();
+    const char *name, *summary;
+    for (int i = 0; list != NULL && pst_op_help(i, &name, &summary, params, PARAMS_BYTES) == 0;
+         i++) {
+        PyObject *item = Py_BuildValue("(sss)", name, summary, params);
+        if (item == NULL || PyList_Append(list, item) < 0)
+            Py_CLEAR(list);
+        Py_XDECREF(item);
+    }
+    PyMem_Free(params);
+    return list;
+}
+
 static PyMethodDef module_methods[] = {
     {"version", module_version, METH_NOARGS, "version() -> str"},
     {"settings", (PyCFunction)(void (*)(void))module_settings, METH_VARARGS | METH_KEYWORDS,
      "settings(workers=0, memory=0) -> dict: what an engine would get on this machine"},
     {"check_pipeline", module_check_pipeline, METH_O,
      "check_pipeline(text) -> (canonical text, fingerprint)"},
+    {"op_help", module_op_help, METH_NOARGS,
+     "op_help() -> list of (op, summary, parameters as tab-separated lines)"},
     {"merge_states", module_merge_states, METH_O, "merge_states(sequence of bytes) -> bytes"},
     {NULL, NULL, 0, NULL},
 };

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * View: a read-only array over memory that another object owns. It speaks the buffer protocol and
- * numpy's
- * __array_interface__, so that arrays are made without a copy and without numpy's C API. A view
- * keeps its owner alive; an array keeps the view. Immutable once made: any thread may read it. */
+ * View: a read-only array over memory that another object owns. It speaks the buffer protocol,
+ * numpy's __array_interface__ and DLPack, so that arrays are made without a copy and without
+ * numpy's C API. A view keeps its owner alive; an array keeps the view. Immutable once made: any
+ * thread may read it. */
 #include "binding.h"
 
 /* Per dtype: our name, the struct module's letter, numpy's type string. bf16 has no numpy type: its
@@ -194,8 +194,16 @@ static PyGetSetDef view_getset[] = {
     {NULL, NULL, NULL, NULL, NULL},
 };
 
+static PyMethodDef view_methods[] = {
+    {"__dlpack__", (PyCFunction)(void (*)(void))pyp_view_dlpack, METH_VARARGS | METH_KEYWORDS,
+     "__dlpack__(stream=None) -> capsule over the same memory"},
+    {"__dlpack_device__", pyp_view_dlpack_device, METH_NOARGS, NULL},
+    {NULL, NULL, 0, NULL},
+};
+
 static PyType_Slot view_slots[] = {
     {Py_tp_dealloc, view_dealloc},
+    {Py_tp_methods, view_methods},
     {Py_tp_getset, view_getset},
     {Py_bf_getbuffer, view_getbuffer},
     {Py_sq_length, view_length},

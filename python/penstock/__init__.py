@@ -6,15 +6,16 @@
     for x, y in loader:
         ...
 
-Batches are numpy arrays over the engine's own memory: no copy is made, and an array keeps its batch alive. Importing this
-package needs neither numpy nor torch.
+Batches are numpy arrays over the engine's own memory, or torch tensors with ``device=``: no copy is made, and an array keeps its
+batch alive. Importing this package needs neither numpy nor torch.
 """
 
+from . import ops
 from ._batch import Batch
 from ._dataset import Dataset, Field
 from ._loader import Loader, merge_states
 from ._penstock import CODES, DataError, Engine, Error, PipelineError, SettingError, StateError, settings, version
-from ._pipeline import check_pipeline
+from ._pipeline import Pipeline, check_pipeline, python
 
 __version__ = version()
 
@@ -27,10 +28,13 @@ __all__ = [
     "Error",
     "Field",
     "Loader",
+    "Pipeline",
     "PipelineError",
     "SettingError",
     "StateError",
     "check_pipeline",
     "merge_states",
+    "ops",
+    "python",
     "settings",
 ]

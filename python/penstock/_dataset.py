@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 from . import _penstock
 from ._batch import as_array
@@ -112,3 +112,8 @@ class Dataset:
 
     def __repr__(self) -> str:
         return f"<penstock.Dataset {self.path!r} kind={self.kind} samples={len(self)}>"
+
+
+def as_dataset(data: Any) -> Dataset:
+    """A Dataset from what a Loader takes: one already, a path, or an object with ``len()`` and ``read(i)``."""
+    return data if isinstance(data, Dataset) else Dataset(data)

@@ -3,26 +3,32 @@
 
 from __future__ import annotations
 
+import base64
 import os
-from array import array
-from typing import TYPE_CHECKING, Any, Iterable, Iterator, Mapping, Sequence
+import time
+from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, Mapping, Sequence
 
 from . import _penstock
-from ._batch import Batch
-from ._dataset import Dataset
+from ._batch import Batch, make_batch
+from ._dataset import Dataset, as_dataset
+from ._options import ends_word, fields_text, on_error_options, sampling_options
 from ._penstock import Engine, Error, SettingError, StateError
+from ._pipeline import PipelineLike, as_pipeline
+from ._ranks import find_ranks
+from ._report import explain_text, full_stats
+from ._sizes import as_bytes, cache_bytes
 
 if TYPE_CHECKING:
     Path = str | os.PathLike[str]
 
 _STATE_KEY = "penstock"
-_SAMPLER_NAMES = ("shuffle", "sequential", "weighted", "weighted_once")
 
 
 class Loader:
     """Batches of `data` through `pipeline`.
 
-    data: a path or a Dataset. pipeline: ``"decode | random_resized_crop(224) | hflip | normalize(imagenet)"``.
+    data: a path, a Dataset, or any object with ``len()`` and ``read(i) -> bytes | (bytes, label) | (bytes, dict)``.
+    pipeline: ``"decode | random_resized_crop(224) | hflip | normalize(imagenet)"``, or the same from ``penstock.ops``.
 
     split: the samples of a split only. fields: ``"image,label"``, a list of names, or ``{"image": "padded"}``.
     shuffle, seed: a new order each epoch, drawn from the seed; without shuffle in order of ids.
@@ -30,80 +36,126 @@ class Loader:
     subset: ids to draw from. weights: one number per sample of the dataset; draws: positions an epoch when weighted.
     repeat: each sample so many times in a row, drawn anew each time.
     order: "strict" (the sequence is a function of seed, epoch and world) or "ready" (what is finished comes first).
-    rank, world: this process's share. ends: "drop", "pad" or "short"; drop_last=True is ends="drop".
-    epochs: stop after so many (0 = no end). on_error: "raise", "skip:N", "retry:N" or "skip:N,retry:M".
-    engine: an Engine to share with other loaders; else one is made with `workers` and `memory` (bytes; 0 = chosen here).
+    train: False for evaluation: in order of ids, strict, every sample once, the last batches padded and marked in
+    ``batch.valid``.
+
+    rank, world: this process's share; else from torch.distributed or the environment (RANK, WORLD_SIZE).
+    ends: "drop", "pad" or "short"; drop_last=True is ends="drop". epochs: stop after so many (0 = no end).
+    on_error: "raise", "skip:N", "retry:N" or "skip:N,retry:M".
+
+    engine: an Engine to share with other loaders; else one is made with `workers`, `memory` and `cache`.
+    workers: threads (0 = one per core, less one for the trainer; ranks of one machine share the cores).
+    memory: bytes or "8G" for everything (0 = chosen here). cache: of these, for decoded samples: bytes, "16G", "auto" (what the
+    rest leaves; the default) or 0.
+
+    device: None gives numpy arrays, "cpu" torch tensors, "cuda" or "cuda:1" tensors on that GPU: bytes go over the bus from
+    pinned memory, one batch ahead on a stream of its own, and normalize runs there. channels_last: give pictures that
+    memory format on the GPU.
+    transform: called with each sample, a named tuple of arrays, after the pipeline; collate: makes a batch of the list of
+    samples. Both are your Python and run in the loop's thread; ``penstock.python(fn)`` puts a function into the
+    pipeline instead, on the workers.
 
     Each ``iter()`` starts the next epoch; after ``break`` it drops what was not delivered. One pass at a time; several
-    threads may share its iterator.
+    threads may share its iterator. A batch stays valid as long as it is kept.
     """
 
     def __init__(
         self,
-        data: Path | Dataset,
-        pipeline: str,
+        data: Path | Dataset | Any,
+        pipeline: PipelineLike,
         batch_size: int,
         *,
         split: str | None = None,
-        shuffle: bool = True,
+        shuffle: bool | None = None,
+        sampler: str | Iterable[int] | None = None,
+        weights: Iterable[float] | None = None,
         seed: int = 0,
-        order: str = "strict",
+        order: str | None = None,
         ends: str | None = None,
         drop_last: bool | None = None,
         workers: int = 0,
-        memory: int = 0,
-        rank: int = 0,
-        world: int = 1,
-        sampler: str | Iterable[int] | None = None,
+        memory: int | str = 0,
+        cache: int | str | None = None,
+        engine: Engine | None = None,
+        on_error: str = "raise",
+        device: Any = None,
+        transform: Callable[[Any], Any] | None = None,
+        collate: Callable[[list[Any]], Any] | None = None,
+        train: bool = True,
+        rank: int | None = None,
+        world: int | None = None,
         subset: Iterable[int] | None = None,
-        weights: Iterable[float] | None = None,
         draws: int = 0,
         repeat: int = 1,
-        on_error: str = "raise",
         fields: str | Sequence[str] | Mapping[str, str] | None = None,
-        engine: Engine | None = None,
         epochs: int = 0,
         ready_depth: int = 0,
         reorder_window: int = 0,
+        channels_last: bool = False,
     ) -> None:
-        if engine is not None and (workers or memory):
-            raise SettingError("workers and memory belong to the engine; give them there, not beside engine=")
+        if engine is not None and (workers or memory or cache is not None):
+            raise SettingError("workers, memory and cache belong to the engine; give them there, not beside engine=")
+        if not train:
+            _check_evaluation(shuffle, order, drop_last, ends)
+        self.ranks = find_ranks(rank, world)
+        self.pipeline = as_pipeline(pipeline)
+        self.batch_size = batch_size
         self._options: dict[str, Any] = {
             "split": split,
-            "fields": _fields_text(fields),
+            "fields": fields_text(fields),
             "seed": seed,
             "epochs": epochs,
-            "order": order,
-            "ends": _ends(ends, drop_last),
-            "rank": rank,
-            "world": world,
+            "order": order or "strict",
+            "ends": ends_word(ends, drop_last, train),
+            "rank": self.ranks.rank,
+            "world": self.ranks.world,
             "draws": draws,
             "repeat": repeat,
             "ready_depth": ready_depth,
             "reorder_window": reorder_window,
-            **_sampling(shuffle, sampler, subset, weights),
-            **_on_error(on_error),
+            **sampling_options(train if shuffle is None else shuffle, sampler, subset, weights),
+            **on_error_options(on_error),
         }
-        self.pipeline = pipeline
-        self.batch_size = batch_size
-        self.dataset = data if isinstance(data, Dataset) else Dataset(data)
+        if self.pipeline.calls:
+            self._options["calls"] = self.pipeline.calls
+        self._front = _front_for(device, channels_last, transform, collate, self._options)
+        self.dataset = as_dataset(data)
         self._owns_engine = engine is None
-        self.engine = Engine(workers, memory) if engine is None else engine
+        self.engine = self._make_engine(workers, memory, cache) if engine is None else engine
         self._open()
 
+    def _make_engine(self, workers: int, memory: int | str, cache: int | str | None) -> Engine:
+        """Ranks of one machine take equal shares of it unless told how much."""
+        size, local = as_bytes(memory, "memory"), self.ranks.local
+        if local > 1 and not (workers and size):
+            whole = _penstock.settings()
+            workers = workers or max(1, whole["cpus"] // local)
+            size = size or max(64 << 20, whole["memory"] // local)
+        return Engine(workers, size)
+
     def _open(self) -> None:
-        self._job = _penstock.Job(self.engine, self.dataset.raw, self.pipeline, self.batch_size, **self._options)
+        self._job = _penstock.Job(self.engine, self.dataset.raw, self.pipeline.text, self.batch_size, **self._options)
         self._epoch = 0
         self._resumed = False
         self._turn = 0
+        self._elapsed = 0.0  # inside loops; `_last` is when the loop was last here
+        self._last = 0.0
+        self._stream = self._front.open(self._job)
 
     def __iter__(self) -> Iterator[Batch]:
         """Starts the next epoch, or goes on inside one after load_state_dict."""
         epoch = self._job.epoch if self._resumed else self._epoch
+        self._stream.drop()
         self._turn = self._job.begin(None if self._resumed else epoch)
         self._resumed = False
         self._epoch = epoch + 1
-        return _Turn(self, self._job, self._turn)
+        self._last = time.perf_counter()
+        return _Turn(self, self._stream, self._turn)
+
+    def _tick(self) -> None:
+        now = time.perf_counter()
+        self._elapsed += now - self._last
+        self._last = now
 
     def __len__(self) -> int:
         """Batches in an epoch, for this rank."""
@@ -116,25 +168,31 @@ class Loader:
         self._epoch = epoch
         self._resumed = False
 
-    def state_dict(self) -> dict[str, bytes]:
+    def state_dict(self) -> dict[str, str]:
         """What the loop received so far; a batch counts when it is handed over, not when it is prepared."""
-        return {_STATE_KEY: self._job.state()}
+        return state_from_bytes(self._stream.state())
 
-    def load_state_dict(self, state: Mapping[str, bytes]) -> None:
+    def load_state_dict(self, state: Mapping[str, str]) -> None:
         """The next ``iter()`` goes on where the state was taken. World and batch size may differ."""
-        blob = _state_bytes(state)
+        blob = state_to_bytes(state)
         if self._turn != 0:
+            self._stream.close()
             self._job.close()
             self._open()
         self._job.load_state(blob)
         self._resumed = True
 
     def stats(self) -> dict[str, Any]:
-        """Counts and times so far; times in seconds, stages as (name, runs, seconds)."""
-        return self._job.stats()
+        """Counts and times so far, in seconds; stages as (name, runs, seconds); "bound" says what holds the run up."""
+        return full_stats({**self._job.stats(), "elapsed_s": self._elapsed}, self.engine.settings)
+
+    def explain(self) -> str:
+        """What is done where, and what each part costs, as text."""
+        return explain_text(self)
 
     def close(self) -> None:
         """Stops the work. Batches that were handed out stay valid."""
+        self._stream.close()
         self._job.close()
         if self._owns_engine:
             self.engine.close()
@@ -146,92 +204,105 @@ class Loader:
         self.close()
 
     def __repr__(self) -> str:
-        return f"<penstock.Loader {self.dataset.path!r} batch_size={self.batch_size} pipeline={self.pipeline!r}>"
+        return f"<penstock.Loader {self.dataset.path!r} batch_size={self.batch_size} pipeline={self.pipeline.text!r}>"
 
 
 class _Turn:
     """One pass over an epoch."""
 
-    __slots__ = ("_loader", "_job", "_turn", "__weakref__")
+    __slots__ = ("_loader", "_stream", "_turn", "__weakref__")
 
-    def __init__(self, loader: Loader, job: _penstock.Job, turn: int) -> None:
-        self._loader, self._job, self._turn = loader, job, turn
+    def __init__(self, loader: Loader, stream: Any, turn: int) -> None:
+        self._loader, self._stream, self._turn = loader, stream, turn
 
     def __iter__(self) -> _Turn:
         return self
 
     def __next__(self) -> Batch:
-        raw = self._job.next(self._turn)
-        if raw is not None:
-            return Batch(raw)
-        if self._loader._turn != self._turn or self._loader._job is not self._job:
+        batch = self._stream.next(self._turn)
+        self._loader._tick()
+        if batch is not None:
+            return batch
+        if self._loader._turn != self._turn or self._loader._stream is not self._stream:
             raise Error("a newer pass over this loader was started, which ended this one; use one loader for each")
         raise StopIteration
 
 
-def merge_states(states: Iterable[Mapping[str, bytes]]) -> dict[str, bytes]:
+class HostFront:
+    """Batches where the engine wrote them, as `convert` makes arrays of views, through the user's own functions."""
+
+    def __init__(self, convert: Callable[[_penstock.View], Any] | None, finish: Callable[[Batch], Any] | None) -> None:
+        self._convert, self._finish = convert, finish
+
+    def open(self, job: _penstock.Job) -> _HostStream:
+        return _HostStream(job, self._convert, self._finish)
+
+
+class _HostStream:
+    __slots__ = ("_job", "_make", "_finish")
+
+    def __init__(self, job: _penstock.Job, convert: Any, finish: Any) -> None:
+        self._job, self._finish = job, finish
+        self._make = make_batch if convert is None else (lambda raw: make_batch(raw, convert))
+
+    def next(self, turn: int) -> Any:
+        raw = self._job.next(turn)
+        if raw is None:
+            return None
+        return self._make(raw) if self._finish is None else self._finish(self._make(raw))
+
+    def drop(self) -> None: ...
+
+    def close(self) -> None: ...
+
+    def state(self) -> bytes:
+        return self._job.state()
+
+
+def _front_for(
+    device: Any,
+    channels_last: bool,
+    transform: Callable[[Any], Any] | None,
+    collate: Callable[[list[Any]], Any] | None,
+    options: dict[str, Any],
+) -> Any:
+    finish = None
+    if transform is not None or collate is not None:
+        from ._collate import Regroup
+
+        finish = Regroup(transform, collate)
+    if device is None:
+        if channels_last:
+            raise SettingError("channels_last is a memory format of GPU tensors; give device= too, or to(f32, nhwc)")
+        return HostFront(None, finish)
+    from . import _device
+
+    return _device.front(device, channels_last, finish, options)
+
+
+def merge_states(states: Iterable[Mapping[str, str]]) -> dict[str, str]:
     """One state from those of all ranks, for ready order without a shared engine."""
-    return {_STATE_KEY: _penstock.merge_states([_state_bytes(state) for state in states])}
+    return state_from_bytes(_penstock.merge_states([state_to_bytes(state) for state in states]))
 
 
-def _state_bytes(state: Mapping[str, bytes]) -> bytes:
-    blob = state.get(_STATE_KEY) if isinstance(state, Mapping) else None
-    if not isinstance(blob, bytes):
-        raise StateError(f"this is no state of a penstock.Loader: expected a dict with bytes under {_STATE_KEY!r}")
-    return blob
+def state_from_bytes(blob: bytes) -> dict[str, str]:
+    """As text: torch.load(weights_only=True) takes it in every version, and so does JSON."""
+    return {_STATE_KEY: base64.b64encode(blob).decode()}
 
 
-def _fields_text(fields: str | Sequence[str] | Mapping[str, str] | None) -> str | None:
-    if fields is None or isinstance(fields, str):
-        return fields
-    if isinstance(fields, Mapping):
-        return ",".join(f"{name}={packing}" if packing else name for name, packing in fields.items())
-    return ",".join(fields)
+def state_to_bytes(state: Mapping[str, str]) -> bytes:
+    text = state.get(_STATE_KEY) if isinstance(state, Mapping) else None
+    if not isinstance(text, str):
+        raise StateError(f"this is no state of a penstock.Loader: expected a dict with a text under {_STATE_KEY!r}")
+    try:
+        return base64.b64decode(text, validate=True)
+    except ValueError:
+        raise StateError("the state is damaged: its text is not base64") from None
 
 
-def _ends(ends: str | None, drop_last: bool | None) -> str:
-    if drop_last is None or ends is not None:
-        if drop_last and ends != "drop":
-            raise SettingError(f"drop_last=True and ends={ends!r} contradict each other; give one of them")
-        return ends or "default"
-    return "drop" if drop_last else "default"
-
-
-def _sampling(
-    shuffle: bool,
-    sampler: str | Iterable[int] | None,
-    subset: Iterable[int] | None,
-    weights: Iterable[float] | None,
-) -> dict[str, Any]:
-    """The sampler's name, and its arrays in the machine's own form."""
-    if sampler is not None and not isinstance(sampler, str):
-        if subset is not None or weights is not None:
-            raise SettingError("a sampler given as ids is the order itself; subset and weights do not go with it")
-        return {"sampler": "given", "ids": array("q", sampler)}
-    name = sampler or ("weighted" if weights is not None else "shuffle" if shuffle else "sequential")
-    if name not in _SAMPLER_NAMES:
-        raise SettingError(f"sampler={name!r} is not known; use one of {', '.join(_SAMPLER_NAMES)}, or a list of ids")
-    if name.startswith("weighted") != (weights is not None):
-        raise SettingError("weights and a weighted sampler go together; one of them is missing")
-    chosen: dict[str, Any] = {"sampler": name}
-    if subset is not None:
-        chosen["ids"] = array("q", subset)
-    if weights is not None:
-        chosen["weights"] = array("d", weights)
-    return chosen
-
-
-def _on_error(policy: str) -> dict[str, Any]:
-    """"skip:10,retry:2" -> the job's options."""
-    options: dict[str, Any] = {"on_error": "raise"}
-    for part in policy.split(","):
-        word, colon, number = part.strip().partition(":")
-        if word == "raise" and not colon:
-            continue
-        if word not in ("skip", "retry") or not number.isdecimal():
-            raise SettingError(f"on_error={policy!r} is not known; use 'raise', 'skip:N', 'retry:N' or 'skip:N,retry:M'")
-        if word == "skip":
-            options.update(on_error="skip", skip=int(number))
-        else:
-            options["retries"] = int(number)
-    return options
+def _check_evaluation(shuffle: bool | None, order: str | None, drop_last: bool | None, ends: str | None) -> None:
+    """train=False promises every sample once, in order; what contradicts that is refused."""
+    if shuffle or order == "ready" or drop_last or ends == "drop":
+        raise SettingError(
+            "train=False gives every sample once and in order; shuffle, order='ready' and dropping do not go with it"
+        )

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Saving where a loop stands and going on from there."""
 
+import base64
+import json
 import penstock
 import pytest
 from conftest import CROP
@@ -94,8 +96,8 @@ def test_batch_size_and_world_may_change(photos):
 
 def test_the_state_is_plain_data(photos):
     state = penstock.Loader(photos, CROP, 8).state_dict()
-    assert list(state) == ["penstock"] and type(state["penstock"]) is bytes
-    assert len(state["penstock"]) <= COUNT // 8 + 1 + 8192
+    assert list(state) == ["penstock"] and json.loads(json.dumps(state)) == state
+    assert len(base64.b64decode(state["penstock"])) <= COUNT // 8 + 1 + 8192
 
 
 def test_a_state_that_does_not_fit_is_refused(photos, own_photos):
@@ -115,12 +117,15 @@ def test_a_state_that_does_not_fit_is_refused(photos, own_photos):
 
 def test_damaged_states_are_refused(photos):
     loader = penstock.Loader(photos, CROP, 8)
-    blob = loader.state_dict()["penstock"]
+    text = loader.state_dict()["penstock"]
+    blob = base64.b64decode(text)
     flipped = bytes([blob[0], blob[1] ^ 1]) + blob[2:]
     for bad in (b"", blob[:-1], flipped, blob + b"\0"):
         with pytest.raises(penstock.StateError):
-            loader.load_state_dict({"penstock": bad})
-    for no_state in (None, {}, {"penstock": "text"}, [blob]):
+            loader.load_state_dict({"penstock": base64.b64encode(bad).decode()})
+    with pytest.raises(penstock.StateError, match="damaged"):
+        loader.load_state_dict({"penstock": text[:-1] + "!"})
+    for no_state in (None, {}, {"penstock": blob}, [blob]):
         with pytest.raises(penstock.StateError, match="no state"):
             loader.load_state_dict(no_state)
 

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A Loader's arguments in the words of the engine's job."""
+
+from __future__ import annotations
+
+from array import array
+from typing import Any, Iterable, Mapping, Sequence
+
+from ._penstock import SettingError
+
+_SAMPLER_NAMES = ("shuffle", "sequential", "weighted", "weighted_once")
+
+
+def fields_text(fields: str | Sequence[str] | Mapping[str, str] | None) -> str | None:
+    if fields is None or isinstance(fields, str):
+        return fields
+    if isinstance(fields, Mapping):
+        return ",".join(f"{name}={packing}" if packing else name for name, packing in fields.items())
+    return ",".join(fields)
+
+
+def ends_word(ends: str | None, drop_last: bool | None, train: bool) -> str:
+    """Evaluation pads, so that ranks and batches are equal and the mask says what counts."""
+    if drop_last is None or ends is not None:
+        if drop_last and ends != "drop":
+            raise SettingError(f"drop_last=True and ends={ends!r} contradict each other; give one of them")
+        return ends or ("default" if train else "pad")
+    return "drop" if drop_last else ("default" if train else "pad")
+
+
+def sampling_options(
+    shuffle: bool,
+    sampler: str | Iterable[int] | None,
+    subset: Iterable[int] | None,
+    weights: Iterable[float] | None,
+) -> dict[str, Any]:
+    """The sampler's name, and its arrays in the machine's own form."""
+    if sampler is not None and not isinstance(sampler, str):
+        if subset is not None or weights is not None:
+            raise SettingError("a sampler given as ids is the order itself; subset and weights do not go with it")
+        return {"sampler": "given", "ids": array("q", sampler)}
+    name = sampler or ("weighted" if weights is not None else "shuffle" if shuffle else "sequential")
+    if name not in _SAMPLER_NAMES:
+        raise SettingError(f"sampler={name!r} is not known; use one of {', '.join(_SAMPLER_NAMES)}, or a list of ids")
+    if name.startswith("weighted") != (weights is not None):
+        raise SettingError("weights and a weighted sampler go together; one of them is missing")
+    chosen: dict[str, Any] = {"sampler": name}
+    if subset is not None:
+        chosen["ids"] = array("q", subset)
+    if weights is not None:
+        chosen["weights"] = array("d", weights)
+    return chosen
+
+
+def on_error_options(policy: str) -> dict[str, Any]:
+    """"skip:10,retry:2" -> the job's options."""
+    options: dict[str, Any] = {"on_error": "raise"}
+    for part in policy.split(","):
+        word, colon, number = part.strip().partition(":")
+        if word == "raise" and not colon:
+            continue
+        if word not in ("skip", "retry") or not number.isdecimal():
+            raise SettingError(f"on_error={policy!r} is not known; use 'raise', 'skip:N', 'retry:N' or 'skip:N,retry:M'")
+        if word == "skip":
+            options.update(on_error="skip", skip=int(number))
+        else:
+            options["retries"] = int(number)
+    return options

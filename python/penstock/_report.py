@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a run tells about itself: figures, one sentence on what holds it up, and what is done where."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ._loader import Loader
+
+_WAITS = 0.03  # of the time; below it the loop is as good as never waiting
+_BUSY = 0.80  # of the workers' time; above it more preparing needs more cores
+
+
+def full_stats(stats: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any]:
+    """The job's figures, the shares that follow from them, and the sentence."""
+    elapsed = stats["elapsed_s"]
+    work = sum(seconds for _, _, seconds in stats["stages"])
+    stats["wait_share"] = stats["wait_s"] / elapsed if elapsed else 0.0
+    stats["worker_share"] = work / (elapsed * settings["workers"]) if elapsed else 0.0
+    stats["bound"] = _bound(stats, settings["workers"])
+    return stats
+
+
+def _bound(stats: dict[str, Any], workers: int) -> str:
+    if not stats["batches"]:
+        return "Nothing was handed over yet."
+    waits, busy = stats["wait_share"], stats["worker_share"]
+    if waits <= _WAITS:
+        return f"The training step bounds the run: it waits for data {waits:.1%} of the time."
+    share = f"The loop waits for data {waits:.0%} of the time"
+    name, runs, seconds = max(stats["stages"], key=lambda stage: stage[2], default=("read", 0, 0.0))
+    if busy >= _BUSY:
+        each = f"{seconds / runs * 1e3:.2f} ms a sample" if runs else "all of the time"
+        return f"{share}; {workers} workers are {busy:.0%} busy, mostly with {name} ({each}): more cores or a larger cache would help."
+    return f"{share} and the workers are only {busy:.0%} busy: storage, or a stage that runs one at a time, holds them up."
+
+
+def explain_text(loader: Loader) -> str:
+    """The run in lines: data, pipeline with each stage's cost, memory, ranks, and what bounds it."""
+    stats, settings = loader.stats(), loader.engine.settings
+    lines = [
+        f"data      {loader.dataset.path}: {len(loader.dataset):,} samples, {loader.dataset.kind}",
+        f"pipeline  {loader.pipeline.text}",
+        *(_stage_line(stage) for stage in stats["stages"]),
+        f"batches   {len(loader):,} of {loader.batch_size} an epoch, order {loader._options['order']}",
+        f"rank      {loader.ranks.rank} of {loader.ranks.world} ({loader.ranks.source})",
+        f"engine    {settings['workers']} workers, {settings['memory'] >> 20:,} MiB, kernels {settings['cpu']}",
+        _cache_line(stats),
+        f"so far    {stats['samples']:,} samples in {stats['batches']:,} batches",
+        stats["bound"],
+    ]
+    return "\n".join(line for line in lines if line)
+
+
+def _stage_line(stage: tuple[str, int, float]) -> str:
+    name, runs, seconds = stage
+    return f"          {name:<22} {seconds / runs * 1e6:>8.1f} us x {runs:,}" if runs else f"          {name}"
+
+
+def _cache_line(stats: dict[str, Any]) -> str:
+    if not stats.get("cache_bytes"):
+        return ""
+    tries = stats["cache_hits"] + stats["cache_misses"]
+    hits = f", {stats['cache_hits'] / tries:.0%} found there" if tries else ""
+    return f"cache     {stats['cache_entries']:,} decoded samples in {stats['cache_bytes'] >> 20:,} MiB{hits}"
