@@ -16,6 +16,7 @@ normalize on the GPU, by hand), alone (Penstock from the cache with no model at 
 import argparse
 import json
 import os
+import signal
 import statistics
 import subprocess
 import sys
@@ -131,17 +132,33 @@ def torch_loader(args, decode, as_bytes):
     data = torchvision.datasets.ImageFolder(args.data, v2.Compose(steps), loader=loader)
     return torch.utils.data.DataLoader(
         data, args.batch, sampler=Endless(len(data)), num_workers=args.workers or os.cpu_count(), pin_memory=True,
-        persistent_workers=True, prefetch_factor=4, drop_last=True)
+        persistent_workers=True, prefetch_factor=2, drop_last=True)
 
 
-def torch_rows(args, device, decode, as_bytes):
-    mean = torch.tensor(MEAN, device=device).mul(255).view(1, 3, 1, 1)
-    std = torch.tensor(STD, device=device).mul(255).view(1, 3, 1, 1)
-    for images, labels in torch_loader(args, decode, as_bytes):
-        images = images.to(device, non_blocking=True)
-        if as_bytes:
-            images = images.float().sub_(mean).div_(std)
-        yield images.to(memory_format=torch.channels_last), labels.to(device, non_blocking=True)
+class TorchRow:
+    """PyTorch's DataLoader as an endless row. Its workers stand still outside its turns: they would fill their queues at
+    the next contender's cost."""
+
+    def __init__(self, args, device, decode, as_bytes):
+        self.device, self.as_bytes = device, as_bytes
+        self.mean = torch.tensor(MEAN, device=device).mul(255).view(1, 3, 1, 1)
+        self.std = torch.tensor(STD, device=device).mul(255).view(1, 3, 1, 1)
+        self.loader = torch_loader(args, decode, as_bytes)
+        self.batches = None
+        self.ahead = self.loader.num_workers * self.loader.prefetch_factor + 2
+
+    def __next__(self):
+        if self.batches is None:
+            self.batches = iter(self.loader)
+        images, labels = next(self.batches)
+        images = images.to(self.device, non_blocking=True)
+        if self.as_bytes:
+            images = images.float().sub_(self.mean).div_(self.std)
+        return images.to(memory_format=torch.channels_last), labels.to(self.device, non_blocking=True)
+
+    def signal(self, number):
+        for worker in self.batches._workers if self.batches else ():
+            os.kill(worker.pid, number)
 
 
 def penstock_loader(args, cache):
@@ -156,9 +173,9 @@ def make_rows(args, device):
         "synthetic": lambda: synthetic(args, device),
         "penstock": lambda: endless(penstock_loader(args, False)),
         "cache": lambda: endless(args.cached),
-        "torch-pil": lambda: torch_rows(args, device, "pil", False),
-        "torch-io": lambda: torch_rows(args, device, "io", False),
-        "torch-u8": lambda: torch_rows(args, device, "io", True),
+        "torch-pil": lambda: TorchRow(args, device, "pil", False),
+        "torch-io": lambda: TorchRow(args, device, "io", False),
+        "torch-u8": lambda: TorchRow(args, device, "io", True),
         "alone": lambda: endless(args.cached),
     }
     return {name: makers[name]() for name in args.rows}
@@ -172,13 +189,25 @@ def first_batches(rows):
         next(batches)
         torch.cuda.synchronize()
         times[name] = time.perf_counter() - begin
+        pause(batches)
     return times
+
+
+def pause(batches):
+    if isinstance(batches, TorchRow):
+        batches.signal(signal.SIGSTOP)
+
+
+def resume(batches):
+    if isinstance(batches, TorchRow):
+        batches.signal(signal.SIGCONT)
 
 
 def window(trainer, batches, name, args, busy):
     """One contender's turn: images a second, busy share, CPU seconds per 1,000 images."""
     use = (lambda images, labels: None) if name == "alone" else trainer.step
-    for _ in range(args.skip):
+    resume(batches)
+    for _ in range(getattr(batches, "ahead", args.skip)):
         use(*next(batches))
     torch.cuda.synchronize()
     cpu, begin, count = family_cpu_seconds(), time.perf_counter(), 0
@@ -188,9 +217,10 @@ def window(trainer, batches, name, args, busy):
         if count % (8 * args.batch) == 0:
             torch.cuda.synchronize()
     torch.cuda.synchronize()
-    end = time.perf_counter()
+    end, cpu = time.perf_counter(), family_cpu_seconds() - cpu
+    pause(batches)
     return {"rate": count / (end - begin), "busy": busy.between(begin, end),
-            "cpu_per_1000": (family_cpu_seconds() - cpu) / count * 1000}
+            "cpu_per_1000": cpu / count * 1000}
 
 
 def fill_cache(trainer, args):
@@ -280,6 +310,8 @@ def main():
     if args.out:
         with open(args.out, "w", encoding="ascii") as handle:
             json.dump(result, handle, indent=1)
+    for batches in rows.values():
+        resume(batches)
     os._exit(0)  # endless loaders have nothing left to say
 
 
