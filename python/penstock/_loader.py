@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import base64
 import os
-import time
 from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, Mapping, Sequence
 
 from . import _penstock
@@ -15,7 +14,7 @@ from ._options import ends_word, fields_text, on_error_options, sampling_options
 from ._penstock import Engine, Error, SettingError, StateError
 from ._pipeline import PipelineLike, as_pipeline
 from ._ranks import find_ranks
-from ._report import explain_text, full_stats
+from ._report import Clock, explain_text, full_stats
 from ._sizes import as_bytes, cache_bytes
 
 if TYPE_CHECKING:
@@ -138,8 +137,7 @@ class Loader:
         self._epoch = 0
         self._resumed = False
         self._turn = 0
-        self._elapsed = 0.0  # inside loops; `_last` is when the loop was last here
-        self._last = 0.0
+        self._clock = Clock()
         self._stream = self._front.open(self._job)
 
     def __iter__(self) -> Iterator[Batch]:
@@ -149,13 +147,8 @@ class Loader:
         self._turn = self._job.begin(None if self._resumed else epoch)
         self._resumed = False
         self._epoch = epoch + 1
-        self._last = time.perf_counter()
+        self._clock.begin()
         return _Turn(self, self._stream, self._turn)
-
-    def _tick(self) -> None:
-        now = time.perf_counter()
-        self._elapsed += now - self._last
-        self._last = now
 
     def __len__(self) -> int:
         """Batches in an epoch, for this rank."""
@@ -184,7 +177,7 @@ class Loader:
 
     def stats(self) -> dict[str, Any]:
         """Counts and times so far, in seconds; stages as (name, runs, seconds); "bound" says what holds the run up."""
-        return full_stats({**self._job.stats(), "elapsed_s": self._elapsed}, self.engine.settings)
+        return full_stats({**self._job.stats(), **self._clock.figures()}, self.engine.settings)
 
     def explain(self) -> str:
         """What is done where, and what each part costs, as text."""
@@ -219,8 +212,10 @@ class _Turn:
         return self
 
     def __next__(self) -> Batch:
+        clock = self._loader._clock
+        clock.ask()
         batch = self._stream.next(self._turn)
-        self._loader._tick()
+        clock.got()
         if batch is not None:
             return batch
         if self._loader._turn != self._turn or self._loader._stream is not self._stream:

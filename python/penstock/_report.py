@@ -3,20 +3,50 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ._loader import Loader
 
-_WAITS = 0.03  # of the time; below it the loop is as good as never waiting
+_WAITS = 0.05  # of the time; below it the loop is as good as never waiting
 _BUSY = 0.80  # of the workers' time; above it more preparing needs more cores
+
+
+class Clock:
+    """The loop's own time: how long it ran and how long it waited, without each epoch's first batch, which is start-up."""
+
+    __slots__ = ("_last", "_asked", "_starting", "elapsed", "waited", "starting")
+
+    def __init__(self) -> None:
+        self._last = self._asked = self.elapsed = self.waited = self.starting = 0.0
+        self._starting = True
+
+    def begin(self) -> None:
+        self._last = time.perf_counter()
+        self._starting = True
+
+    def ask(self) -> None:
+        self._asked = time.perf_counter()
+
+    def got(self) -> None:
+        now = time.perf_counter()
+        if self._starting:
+            self.starting += now - self._last
+        else:
+            self.elapsed += now - self._last
+            self.waited += now - self._asked
+        self._last, self._starting = now, False
+
+    def figures(self) -> dict[str, float]:
+        return {"elapsed_s": self.elapsed, "loop_wait_s": self.waited, "start_s": self.starting}
 
 
 def full_stats(stats: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any]:
     """The job's figures, the shares that follow from them, and the sentence."""
     elapsed = stats["elapsed_s"]
     work = sum(seconds for _, _, seconds in stats["stages"])
-    stats["wait_share"] = stats["wait_s"] / elapsed if elapsed else 0.0
+    stats["wait_share"] = stats["loop_wait_s"] / elapsed if elapsed else 0.0
     stats["worker_share"] = work / (elapsed * settings["workers"]) if elapsed else 0.0
     stats["bound"] = _bound(stats, settings["workers"])
     return stats
