@@ -14,7 +14,7 @@ ifneq ($(PENSTOCK_PHOTOS),)
 export PENSTOCK_PHOTOS
 endif
 
-.PHONY: build demo test test-long bench lint format fuzz install clean help setup
+.PHONY: build demo test test-long bench bench-peers lint format fuzz install clean help setup
 
 build: $(BUILD)/build.ninja
 	ninja -C $(BUILD) penstock bench/decode_limit
@@ -43,6 +43,12 @@ bench:
 	$(MAKE) --no-print-directory build
 	$(PYTHON) bench/run.py --penstock $(BUILD)/penstock --limit $(BUILD)/bench/decode_limit $(if $(PENSTOCK_PHOTOS),--data $(PENSTOCK_PHOTOS))
 
+bench-peers:
+	tools/setup.sh build bench python peers
+	$(MAKE) --no-print-directory build
+	ninja -C $(BUILD)
+	$(PYTHON) bench/peers.py --penstock $(BUILD)/python $(if $(PENSTOCK_PHOTOS),--data $(PENSTOCK_PHOTOS),--data photos)
+
 lint:
 	tools/setup.sh build lint
 	tools/lint.sh
@@ -68,6 +74,7 @@ help:
 	@echo "make test       installs what testing needs, runs every test of CI, with sanitizers too"
 	@echo "make test-long  the tests that take hours"
 	@echo "make bench      throughput beside PyTorch and beside the decoder's limit"
+	@echo "make bench-peers throughput beside the other loaders that can be installed here"
 	@echo "make lint       formatting, warnings, include arrows, banned calls, exported symbols"
 	@echo "make format     formats every C file as lint wants it"
 	@echo "make fuzz       runs each fuzz target for SECONDS=60"

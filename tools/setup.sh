@@ -3,7 +3,7 @@
 # Installs the Debian 12 packages that building, testing and measuring need. Does nothing, quickly, when
 # all of them are there. `make demo` and `make test` call it first.
 #
-#   tools/setup.sh GROUP...     groups: build test lint python bench
+#   tools/setup.sh GROUP...     groups: build test lint python bench peers
 #   tools/setup.sh --list GROUP...
 set -eu
 
@@ -11,10 +11,11 @@ build="gcc libc6-dev make meson ninja-build pkg-config libjpeg62-turbo-dev libsp
 python="python3 patchelf python3-dev python3-pip python3-venv python3-mesonpy python3-setuptools python3-wheel python3-numpy"
 test="$python python3-pytest python3-pil python3-torch python3-torchvision clang-14 libclang-rt-14-dev mandoc"
 lint="clang-14 clang-format-14 binutils python3 mandoc"
+peers="python3-venv libavdevice59 libavfilter8 g++ libopencv-dev libturbojpeg0-dev"
 bench="python3 python3-numpy python3-pil python3-torch python3-torchvision"
 
 usage() {
-    echo "usage: tools/setup.sh [--list] build|test|lint|python|bench ..." >&2
+    echo "usage: tools/setup.sh [--list] build|test|lint|python|bench|peers ..." >&2
     exit 2
 }
 
@@ -33,6 +34,7 @@ for group in "$@"; do
     lint) wanted="$wanted $lint" ;;
     python) wanted="$wanted $python" ;;
     bench) wanted="$wanted $bench" ;;
+    peers) wanted="$wanted $peers" ;;
     *) usage ;;
     esac
 done
