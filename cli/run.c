@@ -153,7 +153,7 @@ static int run_run(const void *values)
 
 #define AT(field) offsetof(run_values, field)
 static const arg_operand operands[] = {
-    {"FILE", AT(file), false, "one sample's file: .jpg, .png, .npy"},
+    {"FILE", AT(file), false, "one sample's file: .jpg, .png, .webp, .npy"},
     {NULL, 0, false, NULL},
 };
 

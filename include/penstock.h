@@ -203,7 +203,7 @@ typedef struct pst_field_info {
     uint8_t kind, dtype, rank;
     uint8_t optional;            /* some samples lack it */
     int64_t shape[PST_MAX_RANK]; /* -1 where it varies or is not known before decoding */
-    char format[16]; /* "jpeg", "png", "npy", "cls", "json", "txt", "tsv", "mixed", … */
+    char format[16]; /* "jpeg", "png", "webp", "npy", "cls", "json", "txt", "tsv", "mixed", … */
 } pst_field_info;
 
 typedef struct pst_sample_info {
@@ -245,10 +245,10 @@ PST_API void pst_free(void *memory);
 /* ---- looking at bytes and pipelines ---------------------------------------------------------- */
 
 typedef struct pst_probe {
-    char format[16]; /* "jpeg", "png", "npy", … */
+    char format[16]; /* "jpeg", "png", "webp", "npy", … */
     int64_t height, width;
     int channels, bits;
-    char detail[64]; /* "progressive 4:2:0", "palette interlaced", "cmyk", … */
+    char detail[64]; /* "progressive 4:2:0", "palette interlaced", "lossless+alpha", … */
 } pst_probe;
 
 /* Reads header facts from encoded bytes; decodes nothing. */

@@ -21,6 +21,7 @@ typedef enum psti_format {
     PSTI_FORMAT_UNKNOWN = 0,
     PSTI_FORMAT_JPEG,
     PSTI_FORMAT_PNG,
+    PSTI_FORMAT_WEBP,
     PSTI_FORMAT_NPY
 } psti_format;
 

@@ -49,6 +49,9 @@ extern const psti_codec psti_codec_jpeg;
 #ifdef PSTI_HAVE_PNG
 extern const psti_codec psti_codec_png;
 #endif
+#ifdef PSTI_HAVE_WEBP
+extern const psti_codec psti_codec_webp;
+#endif
 
 /* Refuses what exceeds the pixel limit; called as soon as the size is known. */
 int psti_decoder_check_pixels(const psti_decoder *dec, int64_t rows, int64_t cols, pst_error *err);

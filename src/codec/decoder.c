@@ -14,6 +14,9 @@ static const psti_codec *const codecs[] = {
 #ifdef PSTI_HAVE_PNG
     &psti_codec_png,
 #endif
+#ifdef PSTI_HAVE_WEBP
+    &psti_codec_webp,
+#endif
 };
 enum { CODECS = sizeof codecs / sizeof *codecs };
 
@@ -29,8 +32,8 @@ typedef struct magic {
 static const magic magics[] = {
     {"jpeg", PSTI_FORMAT_JPEG, 0, 2, "\xFF\xD8"},
     {"png", PSTI_FORMAT_PNG, 0, 8, "\x89PNG\r\n\x1A\n"},
+    {"webp", PSTI_FORMAT_WEBP, 8, 4, "WEBP"},
     {"npy", PSTI_FORMAT_NPY, 0, 6, "\x93NUMPY"},
-    {"WebP", PSTI_FORMAT_UNKNOWN, 8, 4, "WEBP"},
     {"GIF", PSTI_FORMAT_UNKNOWN, 0, 4, "GIF8"},
     {"TIFF", PSTI_FORMAT_UNKNOWN, 0, 4, "II*\0"},
     {"TIFF", PSTI_FORMAT_UNKNOWN, 0, 4, "MM\0*"},
@@ -88,20 +91,21 @@ static int refuse_unknown(const uint8_t *bytes, size_t size, const magic *found,
                          "there are no bytes: the file is empty, take it out of the dataset");
     if (found)
         return psti_fail(err, PST_EFORMAT, "decode", NULL,
-                         "%s is not read by this build: convert it to JPEG or PNG", found->name);
+                         "%s is not read: convert it to JPEG, PNG or WebP", found->name);
     char hint[3 * 16 + 1] = "";
     const size_t shown = size < 16 ? size : 16;
     if (looks_like_text(bytes, size)) {
         for (size_t i = 0; i < shown; i++)
             hint[i] = bytes[i] < 32 || bytes[i] >= 127 ? '?' : (char)bytes[i];
         return psti_fail_at(err, PST_EFORMAT, "decode", NULL, 0,
-                            "this is no JPEG or PNG picture: it looks like text and starts \"%s\"",
+                            "this is no JPEG, PNG or WebP picture: it looks like text and starts "
+                            "\"%s\"",
                             hint);
     }
     for (size_t i = 0; i < shown; i++)
         snprintf(hint + 3 * i, 4, "%02x ", bytes[i]);
     return psti_fail_at(err, PST_EFORMAT, "decode", NULL, 0,
-                        "this is no JPEG or PNG picture: it starts with the bytes %s", hint);
+                        "this is no JPEG, PNG or WebP picture: it starts with the bytes %s", hint);
 }
 
 static const psti_codec *find_codec(psti_format format)
@@ -123,9 +127,10 @@ static int choose_codec(psti_decoder *dec, pst_error *err)
             "this is an NPY array where a picture is wanted: read it as an array field");
     dec->codec = find_codec(found->format);
     if (!dec->codec)
-        return psti_fail(
-            err, PST_EFORMAT, "decode", NULL,
-            "built without PNG: build again with libspng, or convert the file to JPEG");
+        return psti_fail(err, PST_EFORMAT, "decode", NULL,
+                         "built without %s: build again with %s, or convert the file to JPEG",
+                         found->format == PSTI_FORMAT_PNG ? "PNG" : "WebP",
+                         found->format == PSTI_FORMAT_PNG ? "libspng" : "libwebp");
     return 0;
 }
 

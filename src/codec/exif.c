@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * EXIF orientation: finding the tag, and putting rows where it says. Pure functions over the
- * caller's bytes, used by the JPEG and PNG decoders on the worker's thread. Anything odd in the
+ * caller's bytes, used by the decoders of pictures on the worker's thread. Anything odd in the
  * block means "as stored": metadata never fails a sample. */
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The two colour conversions that libjpeg does not make the way Pillow does. Pure functions on one
- * row, called by the JPEG and PNG decoders on the worker's thread. Bit-exactness is what they are
+ * row, called by the decoders of pictures on the worker's thread. Bit-exactness is what they are
  * for: change no rounding. */
 #include "codec/codec_priv.h"
 

@@ -35,7 +35,7 @@ psti_fingerprints psti_pipeline_fingerprints(const psti_pipeline *pipeline);
 typedef struct psti_plan_input {
     char name[PST_NAME_BYTES];
     int kind;     /* pst_kind: IMAGE and MASK run through the ops; others pass through */
-    bool encoded; /* bytes to be decoded (jpeg, png, npy); false: raw bytes, text or a value of the
+    bool encoded; /* bytes to be decoded (a picture, npy); false: raw bytes, text or a value of the
                      manifest */
     int dtype, rank;
     int64_t shape[PST_MAX_RANK]; /* -1 where unknown */

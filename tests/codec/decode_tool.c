@@ -3,13 +3,13 @@
  * standard input (ROWS 0 = all) and answers each with a line "ROWS COLS CHANNELS BYTES-PER-SAMPLE
  * DAMAGED-ROW DETAIL" and the window's raw bytes, or a line "error CODE MESSAGE". MODE: rgb gray
  * keep mask orient. With arguments FILE [TOP LEFT ROWS COLS] it writes raw RGB bytes, and with
- * --make DIR it writes pictures of every kind that make_images.h knows into DIR. */
+ * --make DIR it writes pictures of every kind that make_images.h and make_webp.h know into DIR. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "codec/make_images.h"
+#include "codec/make_webp.h"
 
 typedef struct request {
     char path[4096], mode[16];
@@ -107,6 +107,10 @@ static int make_all(const char *dir)
 #ifdef PSTI_HAVE_PNG
         for (size_t i = 0; i < PNG_SPECS; i++)
             save(dir, "png", i, s, make_png(&png_specs[i], sizes[s][0], sizes[s][1], i));
+#endif
+#ifdef PSTI_HAVE_WEBP
+        for (size_t i = 0; i < WEBP_SPECS; i++)
+            save(dir, "webp", i, s, make_webp(&webp_specs[i], sizes[s][0], sizes[s][1], i));
 #endif
     }
     return 0;

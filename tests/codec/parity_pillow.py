@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""Decoding is bit-exact with Pillow: generated JPEGs and PNGs of every kind, and the photos in $PENSTOCK_PHOTOS.
+"""Decoding is bit-exact with Pillow: generated JPEGs, PNGs and WebPs of every kind, and the photos in $PENSTOCK_PHOTOS.
 
 Arguments: path of decode_tool. Prints what was compared; exits 1 at the end if anything differed.
 """
@@ -111,13 +111,13 @@ def check_made(tool, program, folder, rng):
         with Image.open(path) as image:
             if image.mode == "I":
                 continue  # 16-bit grey: Pillow clips, we take the high byte
-        check_file(tool, "made " + name[-3:], path, rng, 8)
+        check_file(tool, "made " + name.rpartition(".")[2], path, rng, 8)
 
 
 def check_orientation(tool, folder, rng):
     path = os.path.join(folder, "o")
     for orientation in range(0, 10):
-        for kind in ("JPEG", "PNG"):
+        for kind in ("JPEG", "PNG", "WEBP"):
             for mode in ("RGB", "L"):
                 data = picture(rng, 37, 21, 3)
                 exif = Image.Exif()
@@ -159,6 +159,28 @@ def check_pngs(tool, folder, rng):
         compare("png 16-bit grey", path, tool.decode(path, "gray"), (data >> 8).astype(numpy.uint8))
 
 
+def check_webps(tool, folder, rng):
+    """Still pictures with and without alpha, and animations whose frames Pillow's encoder makes as small as it can."""
+    path = os.path.join(folder, "x.webp")
+    for number in range(120):
+        width, height = rng.randint(1, 90), rng.randint(1, 90)
+        data = picture(rng, width, height, 4)
+        if rng.random() < 0.3:
+            data[:, :, 3] = numpy.where(data[:, :, 3] > 128, 255, 0)
+        image = Image.fromarray(data if number % 2 else data[:, :, :3])
+        options = {"quality": rng.choice([0, 30, 75, 90, 100]), "lossless": number % 3 == 0, "method": rng.randint(0, 6),
+                   "exact": rng.random() < 0.5}
+        if number % 5 == 4:
+            later = [Image.fromarray(picture(rng, width, height, image.mode == "RGBA" and 4 or 3)) for _ in range(2)]
+            options.update(save_all=True, append_images=later, duration=50, background=(9, 120, 200, 128))
+        image.save(path, "WEBP", **options)
+        with Image.open(path) as back:
+            kept = numpy.asarray(back)
+        what = "webp animated" if options.get("save_all") else "webp " + image.mode
+        check_file(tool, what, path, rng, 1)
+        compare("webp keep", path, tool.decode(path, "keep"), kept)
+
+
 def check_own_pngs(tool, folder, rng):
     """All colour types, depths and interlacing, from PNGs written by hand."""
     sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
@@ -195,6 +217,7 @@ def main():
         check_orientation(tool, folder, rng)
         check_pngs(tool, folder, rng)
         check_own_pngs(tool, folder, rng)
+        check_webps(tool, folder, rng)
         check_photos(tool, rng)
     for what in sorted(counts):
         print("%6d  %s" % (counts[what], what))

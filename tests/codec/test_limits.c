@@ -4,7 +4,7 @@
 #include <errno.h>
 
 #include "check.h"
-#include "codec/make_images.h"
+#include "codec/make_webp.h"
 #include "core/clock.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -175,6 +175,33 @@ static void huge_pngs_are_refused(void)
 #endif
 }
 
+/* Canvases of 2^24 a side in the extended head; the coded picture itself has 14 bits a side. */
+static void huge_webps_are_refused(void)
+{
+    const psti_decode_options opts = plain_options();
+#ifdef PSTI_HAVE_WEBP
+    static const int sizes[][2] = {
+        {1 << 16, 1 << 15}, {1 << 24, 1 << 7}, {1 << 7, 1 << 24}, {10001, 10000}};
+    made still = make_webp(&webp_specs[0], 20, 20, 1);
+    made frames = animate(&still, false, 20, 20);
+    for (size_t i = 0; i < 4; i++) {
+        put_le(frames.bytes + 24, (uint32_t)sizes[i][0] - 1, 3);
+        put_le(frames.bytes + 27, (uint32_t)sizes[i][1] - 1, 3);
+        check_refused("webp canvas", frames.bytes, frames.size, &opts, PST_ELIMIT,
+                      "the limit is 100000000 pixels");
+    }
+    put_le(still.bytes + 26, 16383, 2);
+    put_le(still.bytes + 28, 16383, 2);
+    check_refused("webp frame", still.bytes, still.size, &opts, PST_ELIMIT,
+                  "16383 x 16383 = 268402689 pixels");
+    free(frames.bytes);
+    free(still.bytes);
+#else
+    const uint8_t webp[] = "RIFF\x10\0\0\0WEBPVP8 ";
+    check_refused("webp", webp, 16, &opts, PST_EFORMAT, "built without WebP");
+#endif
+}
+
 static void other_bytes_are_named(void)
 {
     const psti_decode_options opts = plain_options();
@@ -187,7 +214,6 @@ static void other_bytes_are_named(void)
         {"hello, this is no picture at all\n", 33,
          "looks like text and starts \"hello, this is n\""},
         {"h", 1, "looks like text"},
-        {"RIFF\x10\0\0\0WEBPVP8 ", 16, "WebP is not read by this build"},
         {"GIF89a\1\0\1\0", 10, "GIF is not read"},
         {"II*\0\x08\0\0\0", 8, "TIFF is not read"},
         {"\0\0\0\x1C"
@@ -206,7 +232,9 @@ static void other_bytes_are_named(void)
     CHECK(psti_format_sniff((const uint8_t *)"\xFF\xD8\xFF", 3) == PSTI_FORMAT_JPEG);
     CHECK(psti_format_sniff((const uint8_t *)"\x93NUMPY", 6) == PSTI_FORMAT_NPY);
     CHECK(psti_format_sniff((const uint8_t *)"x", 0) == PSTI_FORMAT_UNKNOWN);
+    CHECK(psti_format_sniff((const uint8_t *)"RIFF\x10\0\0\0WEBP", 12) == PSTI_FORMAT_WEBP);
     CHECK(strcmp(psti_format_name(PSTI_FORMAT_PNG), "png") == 0);
+    CHECK(strcmp(psti_format_name(PSTI_FORMAT_WEBP), "webp") == 0);
     CHECK(strcmp(psti_format_name(PSTI_FORMAT_UNKNOWN), "unknown") == 0);
 }
 
@@ -257,6 +285,7 @@ int main(void)
     RUN(too_many_scans_are_refused);
     RUN(output_is_limited);
     RUN(huge_pngs_are_refused);
+    RUN(huge_webps_are_refused);
     RUN(other_bytes_are_named);
     RUN(unusual_jpegs_are_refused);
     RUN(misuse_is_an_error);

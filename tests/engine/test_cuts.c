@@ -8,7 +8,7 @@
 
 #include "check.h"
 #include "codec/codec.h"
-#include "codec/make_images.h"
+#include "codec/make_webp.h"
 #include "core/hash.h"
 #include "core/memory.h"
 #include "engine_kit.h"
@@ -310,6 +310,21 @@ static void pngs_cut_at_every_byte(void)
 #endif
 }
 
+static void webps_cut_at_every_byte(void)
+{
+#ifdef PSTI_HAVE_WEBP
+    for (size_t f = 0; f < FILES; f++) {
+        const webp_spec *spec = &webp_specs[f % WEBP_SPECS];
+        shard s = {.ending = "webp", .file = make_webp(spec, COLS, ROWS, f)};
+        for (size_t i = 0; i < INTACT; i++)
+            s.intact[i] = make_webp(&webp_specs[(f + i * 3) % WEBP_SPECS], COLS - 7, ROWS - 9, i);
+        check_picture(&s, spec->name);
+    }
+#else
+    printf("built without WebP: left out\n");
+#endif
+}
+
 static made make_npy(int dtype, int64_t rows, int64_t cols, uint64_t seed)
 {
     const int64_t shape[] = {rows, cols};
@@ -362,6 +377,7 @@ int main(void)
         return 99;
     RUN(jpegs_cut_at_every_byte);
     RUN(pngs_cut_at_every_byte);
+    RUN(webps_cut_at_every_byte);
     RUN(arrays_cut_at_every_byte);
     psti_work_free(work);
     psti_kit_fini(&kit);

@@ -85,6 +85,26 @@ def pngs():
     put("png", "cut", whole[:len(whole) // 2])
 
 
+def webps():
+    colour, clear = Image.fromarray(pixels(19, 35, 3)), Image.fromarray(pixels(11, 13, 4), "RGBA")
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    for name, picture in (("rgb", colour), ("rgba", clear)):
+        put("webp", "lossy-" + name, saved(picture, "WEBP", quality=60))
+        put("webp", "lossless-" + name, saved(picture, "WEBP", lossless=True))
+        put("webp", "moving-" + name, saved(picture, "WEBP", save_all=True, append_images=[picture.rotate(180)]))
+    put("webp", "palette", saved(colour.quantize(5).convert("RGB"), "WEBP", lossless=True))
+    put("webp", "grey", saved(Image.fromarray(pixels(7, 9, 1)).convert("RGB"), "WEBP", lossless=True))
+    put("webp", "turned", saved(colour, "WEBP", quality=30, exif=exif))
+    put("webp", "one", saved(Image.fromarray(pixels(1, 1, 3)), "WEBP"))
+    whole = saved(colour, "WEBP", quality=60)
+    put("webp", "cut", whole[:-40])
+    put("webp", "head-only", whole[:12])
+    put("webp", "bomb", whole[:26] + b"\xff\x3f\xff\x3f" + whole[30:])
+    head = saved(clear, "WEBP", save_all=True, append_images=[clear.rotate(180)])
+    put("webp", "huge-canvas", head[:24] + b"\xff\xff\x00\xff\xff\x00" + head[30:])
+
+
 def tar_of(members, form=tarfile.USTAR_FORMAT):
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w", format=form) as archive:
@@ -151,6 +171,7 @@ def pipelines():
 def main():
     jpegs()
     pngs()
+    webps()
     tars()
     manifests()
     pipelines()
