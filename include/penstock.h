@@ -128,6 +128,16 @@ typedef struct pst_field {
     uint64_t offsets_offset; /* ragged: int64[slots + 1], byte offsets into the data; else 0 */
 } pst_field;
 
+/* What a batch op (mixup, cutmix) drew for a batch. Every valid slot is mixed with the valid slot
+ * before it, the first with the last; slots that are padding are left as they are. */
+typedef enum pst_mix_kind { PST_MIX_NONE = 0, PST_MIXUP, PST_CUTMIX } pst_mix_kind;
+typedef struct pst_mix {
+    int32_t kind;           /* pst_mix_kind; PST_MIX_NONE: nothing was or is to be done */
+    int32_t done;           /* 1: values and labels are mixed; 0: left to the caller (leave_mix) */
+    double lam;             /* what a slot keeps of its own label, and under mixup of its values */
+    int64_t y1, x1, y2, x2; /* cutmix: rows y1..y2-1 and columns x1..x2-1 come from the other */
+} pst_mix;
+
 /* A batch: this header, then `fields` pst_field of `field_bytes` each, then the data. Flat and
  * position-independent: it means the same at any address. Fields `id` (int64), `key` (text) and
  * `valid` (bool) are always there; slots with valid = 0 are padding. */
@@ -141,6 +151,7 @@ typedef struct pst_batch_desc {
     uint32_t reserved;
     uint64_t epoch, step;
     uint64_t total_bytes; /* header, fields and data */
+    pst_mix mix;
 } pst_batch_desc;
 
 /* ---- engine ---------------------------------------------------------------------------------- */
@@ -311,6 +322,8 @@ typedef struct pst_job_options {
     int64_t
         reorder_window; /* ready order: R (0 = max(8 batches, 512), at most a tenth of the epoch) */
     int64_t draw_id;    /* id used in random draws instead of the sample's own (-1 = off; -1) */
+    int leave_mix; /* 1 = batch ops are drawn but left to the caller, see pst_batch_mix; labels stay
+                      numbers (0..1; 0) */
 } pst_job_options;
 
 typedef struct pst_stage_stats {
@@ -379,6 +392,9 @@ PST_API const void *pst_batch_data(const pst_batch_desc *desc, const pst_field *
 /* One slot of a field: its bytes and size. */
 PST_API const void *pst_batch_slot(const pst_batch_desc *desc, const pst_field *field,
                                    uint32_t slot, size_t *bytes);
+/* What the pipeline's batch op drew for this batch: 1, or 0 when it left the batch alone or there
+ * is none. */
+PST_API int pst_batch_mix(const pst_batch *batch, pst_mix *out);
 /* Gives the batch back; its memory may be reused at once. NULL is fine. */
 PST_API void pst_batch_release(pst_batch *batch);
 

@@ -206,6 +206,18 @@ static PyObject *batch_number(PyObject *self, void *closure)
     return PyLong_FromVoidPtr((void *)desc);
 }
 
+static PyObject *batch_mix(PyObject *self, void *closure)
+{
+    static const char *const kinds[] = {"none", "mixup", "cutmix"};
+    const pst_mix *mix = &desc_of(self)->mix;
+    (void)closure;
+    if (mix->kind == PST_MIX_NONE)
+        Py_RETURN_NONE;
+    return Py_BuildValue("(sd(LLLL)N)", kinds[mix->kind], mix->lam, (long long)mix->y1,
+                         (long long)mix->x1, (long long)mix->y2, (long long)mix->x2,
+                         PyBool_FromLong(mix->done));
+}
+
 static PyMethodDef batch_methods[] = {
     {"info", batch_info, METH_O,
      "info(name) -> (kind, dtype, layout, packing, shape of one sample)"},
@@ -225,6 +237,10 @@ static PyGetSetDef batch_getset[] = {
     {"rank", batch_number, NULL, NULL, (void *)RANK},
     {"world", batch_number, NULL, NULL, (void *)WORLD},
     {"nbytes", batch_number, NULL, "Bytes of descriptor and data.", (void *)BYTES},
+    {"mix", batch_mix, NULL,
+     "What the batch op drew, (kind, lam, (y1, x1, y2, x2), done), or None where it left the batch "
+     "alone.",
+     NULL},
     {"address", batch_number, NULL, "Address of the descriptor.", (void *)ADDRESS},
     {NULL, NULL, NULL, NULL, NULL},
 };

@@ -12,7 +12,7 @@ from typing import Any, Callable
 from . import _penstock
 from ._pipeline import Pipeline, op_text, python
 
-__all__ = ["names", "python", "views"]
+__all__ = ["choice", "names", "python", "views"]
 
 _HELP = {name: (summary, params) for name, summary, params in _penstock.op_help()}
 
@@ -24,10 +24,19 @@ def names() -> list[str]:
 
 def views(*groups: tuple[int, Pipeline | str]) -> Pipeline:
     """Several outputs from one decoded picture: ``views((2, ops.random_resized_crop(224)), (8, …))``."""
+    return _of_chains("views", groups)
+
+
+def choice(*groups: tuple[int, Pipeline | str]) -> Pipeline:
+    """One batch op drawn by weight: ``choice((1, ops.mixup(0.2)), (1, ops.cutmix()))``."""
+    return _of_chains("choice", groups)
+
+
+def _of_chains(name: str, groups: tuple[tuple[int, Pipeline | str], ...]) -> Pipeline:
     calls: dict[str, Any] = {}
     for _, chain in groups:
         calls.update(getattr(chain, "calls", {}))
-    return Pipeline("views(" + ", ".join(f"{count}: {chain}" for count, chain in groups) + ")", calls)
+    return Pipeline(f"{name}(" + ", ".join(f"{count}: {chain}" for count, chain in groups) + ")", calls)
 
 
 def _make(name: str) -> Callable[..., Pipeline]:

@@ -2,6 +2,10 @@
  * Philox4x32-10 (Salmon et al., SC'11) and the draws made from it. */
 #include "core/rng.h"
 
+#include <math.h>
+
+#include "core/math.h"
+
 __extension__ typedef unsigned __int128 u128;
 
 void psti_philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4])
@@ -76,4 +80,50 @@ uint64_t psti_rng_below(psti_rng *rng, uint64_t n)
         }
     }
     return (uint64_t)(m >> 64);
+}
+
+/* Marsaglia's polar method; the second deviate of each pair is not kept. sqrt is exact by IEEE 754,
+ * so nothing here depends on the C library. */
+double psti_rng_normal(psti_rng *rng)
+{
+    double x, s;
+    do {
+        x = 2.0 * psti_rng_unit(rng) - 1.0;
+        const double y = 2.0 * psti_rng_unit(rng) - 1.0;
+        s = x * x + y * y;
+    } while (s >= 1.0 || s == 0.0);
+    return x * sqrt(-2.0 * psti_ln(s) / s);
+}
+
+/* Uniform in (0, 1]: has a logarithm. */
+static double unit_above_zero(psti_rng *rng)
+{
+    return 1.0 - psti_rng_unit(rng);
+}
+
+/* The logarithm of a Gamma(a, 1) deviate (Marsaglia and Tsang, 2000): for small a the deviate
+ * itself may be less than any double. */
+static double ln_gamma_deviate(psti_rng *rng, double a)
+{
+    const double d = (a < 1.0 ? a + 1.0 : a) - 1.0 / 3.0;
+    const double c = 1.0 / sqrt(9.0 * d);
+    double cube;
+    for (;;) {
+        const double x = psti_rng_normal(rng);
+        const double v = 1.0 + c * x;
+        if (v <= 0.0)
+            continue;
+        cube = v * v * v;
+        const double u = unit_above_zero(rng);
+        if (psti_ln(u) < 0.5 * (x * x) + (d - d * cube) + d * psti_ln(cube))
+            break;
+    }
+    const double ln = psti_ln(d * cube);
+    return a < 1.0 ? ln + psti_ln(unit_above_zero(rng)) / a : ln;
+}
+
+double psti_rng_beta(psti_rng *rng, double a, double b)
+{
+    const double x = ln_gamma_deviate(rng, a), y = ln_gamma_deviate(rng, b);
+    return 1.0 / (1.0 + psti_exp(y - x));
 }

@@ -33,5 +33,9 @@ double psti_rng_unit(psti_rng *rng);
 double psti_rng_range(psti_rng *rng, double low, double high);
 /* Uniform in [0, n), unbiased; n >= 1. */
 uint64_t psti_rng_below(psti_rng *rng, uint64_t n);
+/* The normal distribution of mean 0 and deviation 1; and Beta(a, b), in [0, 1], 0.001 <= a, b <=
+ * 1000. How many words they draw depends on what is drawn. */
+double psti_rng_normal(psti_rng *rng);
+double psti_rng_beta(psti_rng *rng, double a, double b);
 
 #endif

@@ -15,6 +15,12 @@ void pst_batch_release(pst_batch *batch)
         psti_batch_release(batch);
 }
 
+int pst_batch_mix(const pst_batch *batch, pst_mix *out)
+{
+    *out = psti_batch_desc(batch)->mix;
+    return out->kind != PST_MIX_NONE;
+}
+
 static const uint8_t *bytes_of(const pst_batch_desc *desc)
 {
     return (const uint8_t *)desc;

@@ -99,6 +99,8 @@ void fields_inputs(const psti_dataset *data, const field_choice *choice, psti_pl
         memset(input, 0, sizeof *input);
         memcpy(input->name, field->info.name, sizeof input->name);
         input->kind = field->info.kind;
+        if (field->info.kind == PST_LABEL)
+            input->classes = psti_dataset_classes(data);
         input->encoded =
             field->member && (field->info.kind == PST_IMAGE || field->info.kind == PST_MASK ||
                               field->info.kind == PST_ARRAY);

@@ -52,6 +52,7 @@ static int check_options(const pst_job_options *o, pst_error *err)
         {"draws", o->draws, 0, INT64_MAX / 16},
         {"reorder_window", o->reorder_window, 0, 1 << 30},
         {"draw_id", o->draw_id, -1, INT64_MAX},
+        {"leave_mix", o->leave_mix, 0, 1},
     };
     for (size_t i = 0; i < sizeof bounds / sizeof *bounds; i++)
         if (bounds[i].value < bounds[i].low || bounds[i].value > bounds[i].high)
@@ -163,6 +164,8 @@ static int open_feed(pst_job *job, const pst_job_options *o, pst_error *err)
         rc = make_plan(job, &choice, &spec.plan, err);
     if (rc < 0)
         return rc;
+    if (o->leave_mix)
+        psti_plan_leave_mix(spec.plan);
     rc = make_order(job, o, &spec.order, err);
     if (rc < 0) {
         psti_plan_free(spec.plan);

@@ -145,4 +145,35 @@ void psti_finish_init(psti_finish *finish);
  * cols * channels * dtype bytes. */
 void psti_finish_write(const psti_finish *finish, const psti_field *in, uint8_t *dst);
 
+/* ---- batch ops: mixup and cutmix, done on a full batch -----------------------------------------
+ */
+
+typedef struct psti_mix_params {
+    double alpha, p;
+    int64_t classes; /* 0 = as many as the dataset has */
+} psti_mix_params;
+extern const psti_param psti_mixup_table[], psti_cutmix_table[];
+
+/* One field of a batch. rows, cols and layout count where a box is pasted. */
+typedef struct psti_mix_field {
+    uint8_t *data;
+    size_t slot_bytes;
+    int dtype, layout;
+    int64_t rows, cols;
+} psti_mix_field;
+
+/* Draws for a batch of pictures of this size, in a fixed order; PST_MIX_NONE when it does not act.
+ */
+void psti_mix_draw(int kind, const psti_mix_params *params, psti_rng *rng, int64_t rows,
+                   int64_t cols, pst_mix *out);
+/* A box with the share 1 - lam of the picture about a centre, cut off at the edges; lam becomes the
+ * share that is left. */
+void psti_mix_box(pst_mix *mix, int64_t y, int64_t x, int64_t rows, int64_t cols);
+/* Each slot with valid[i] != 0 is mixed in place with the one before it. blend: PST_F32, PST_F16,
+ * PST_BF16, all values by lam; paste: any type, the box alone. Takes no memory. */
+void psti_mix_blend(const pst_mix *mix, const psti_mix_field *field, const uint8_t *valid,
+                    int slots);
+void psti_mix_paste(const pst_mix *mix, const psti_mix_field *field, const uint8_t *valid,
+                    int slots);
+
 #endif

@@ -10,6 +10,11 @@
 #include "core/status.h"
 #include "pipeline/pipeline_priv.h"
 
+/* Where an op stands, as in psti_bound. */
+typedef struct position {
+    int block, chain;
+} position;
+
 typedef struct binder {
     const psti_tree *tree;
     psti_pipeline *pipeline;
@@ -154,23 +159,98 @@ static int fail_unknown_op(const binder *b, const psti_node *op)
                         "unknown op \"%.*s\"%s", shown(op), word_of(b, op), hint);
 }
 
-static int bind_op(const binder *b, const psti_node *op, int block)
+static int ops_so_far(const binder *b)
+{
+    return b->pipeline->op_count + b->pipeline->batch_count;
+}
+
+/* Whether an op of this type may stand here. */
+static int check_position(const binder *b, const psti_op_type *type, const psti_node *op,
+                          const position *at)
+{
+    if (ops_so_far(b) == 0 && type->role != PSTI_ROLE_DECODE && type->role != PSTI_ROLE_BYTES)
+        return psti_fail_at(b->err, PST_EPIPELINE, "pipeline", NULL, op->offset,
+                            "a pipeline starts with decode, not with %s", type->name);
+    const bool batch = at->block < 0;
+    if (batch && !psti_op_type_batch(type))
+        return psti_fail_at(b->err, PST_EPIPELINE, "pipeline", NULL, op->offset,
+                            "%s acts on samples, and after \"||\" stand ops on batches (mixup, "
+                            "cutmix, choice): put it before \"||\"",
+                            type->name);
+    if (!batch && psti_op_type_batch(type))
+        return psti_fail_at(b->err, PST_EPIPELINE, "pipeline", NULL, op->offset,
+                            "%s acts on batches: it stands at the end, after \"||\"", type->name);
+    if (at->chain >= 0 && psti_op_type_chains(type))
+        return psti_fail_at(b->err, PST_EPIPELINE, "pipeline", NULL, op->offset,
+                            "%s cannot stand inside %s", type->name,
+                            b->pipeline->ops[b->pipeline->chains[at->chain].owner].type.name);
+    return 0;
+}
+
+/* One op is done to a batch, so that it can be told in one pst_mix. */
+static int check_single(const binder *b, int op)
+{
+    const int second = b->tree->nodes[op].next;
+    if (!second)
+        return 0;
+    return psti_fail_at(b->err, PST_EPIPELINE, "pipeline", NULL, b->tree->nodes[second].offset,
+                        "one op is done to a batch; to draw one of several write "
+                        "choice(1: mixup, 1: cutmix)");
+}
+
+static int bind_op(const binder *b, const psti_node *op, const position *at);
+
+/* The arguments of an op that takes chains. */
+static int bind_chains(const binder *b, const psti_op_type *type, const psti_node *op, int owner,
+                       int block)
+{
+    psti_pipeline *pipeline = b->pipeline;
+    int rc = op->child ? 0
+                       : psti_fail_at(b->err, PST_EPIPELINE, "pipeline", NULL, op->offset,
+                                      "%s wants chains of ops, each with a number: "
+                                      "choice(1: mixup, 1: cutmix)",
+                                      type->name);
+    for (int at = op->child; rc == 0 && at; at = b->tree->nodes[at].next) {
+        const psti_node *arg = &b->tree->nodes[at];
+        if (arg->type != PSTI_N_CHAIN)
+            return psti_fail_at(b->err, PST_EPIPELINE, "pipeline", NULL, arg->offset,
+                                "%s takes chains of ops with a number before each, no values",
+                                type->name);
+        const position inside = {.block = block, .chain = pipeline->chain_count};
+        pipeline->chains[pipeline->chain_count++] =
+            (psti_chain){.owner = owner, .count = (int)arg->number};
+        for (int i = arg->child; rc == 0 && i; i = b->tree->nodes[i].next)
+            rc = bind_op(b, &b->tree->nodes[i], &inside);
+        if (rc == 0 && block < 0)
+            rc = check_single(b, arg->child);
+    }
+    return rc;
+}
+
+static int bind_op(const binder *b, const psti_node *op, const position *at)
 {
     psti_pipeline *pipeline = b->pipeline;
     psti_op_type type;
     if (!psti_op_type_find(word_of(b, op), op->len, &type))
         return fail_unknown_op(b, op);
-    const int place = pipeline->op_count;
-    if (place == 0 && type.role != PSTI_ROLE_DECODE && type.role != PSTI_ROLE_BYTES)
-        return psti_fail_at(b->err, PST_EPIPELINE, "pipeline", NULL, op->offset,
-                            "a pipeline starts with decode, not with %s", type.name);
+    int rc = check_position(b, &type, op, at);
+    if (rc < 0)
+        return rc;
     void *params = psti_calloc(PSTI_MEM_PIPELINE, 1, type.params_bytes ? type.params_bytes : 1);
     if (!params)
         return fail_memory(b);
-    pipeline->ops[pipeline->op_count++] = (psti_bound){
-        .type = type, .params = params, .place = place, .block = block, .offset = op->offset};
+    const int place = ops_so_far(b);
+    pipeline->ops[place] = (psti_bound){.type = type,
+                                        .params = params,
+                                        .place = place,
+                                        .block = at->block,
+                                        .chain = at->chain,
+                                        .offset = op->offset};
+    *(at->block < 0 ? &pipeline->batch_count : &pipeline->op_count) += 1;
+    if (psti_op_type_chains(&type))
+        return bind_chains(b, &type, op, place, at->block);
     uint64_t given = 0;
-    int rc = bind_args(b, &type, op, &given, params);
+    rc = bind_args(b, &type, op, &given, params);
     if (rc == 0)
         rc = bind_defaults(b, &type, op, given, params);
     return rc < 0 ? rc : check_together(b, &type, op, params);
@@ -209,46 +289,49 @@ static int bind_block(const binder *b, int node)
         if (!block->fields)
             return fail_memory(b);
     }
+    const position here = {.block = index, .chain = -1};
     int rc = 0;
     for (int at = b->tree->nodes[node].child; rc == 0 && at; at = b->tree->nodes[at].next) {
         const psti_node *child = &b->tree->nodes[at];
-        rc = child->type == PSTI_N_FIELD ? bind_field(b, child, block) : bind_op(b, child, index);
+        rc = child->type == PSTI_N_FIELD ? bind_field(b, child, block) : bind_op(b, child, &here);
     }
     return rc;
 }
 
-/* There is no op yet that runs on a batch. */
-static int refuse_batch(const binder *b, int node)
+/* What stands after "||". */
+static int bind_batch(const binder *b, int node)
 {
-    const psti_node *op = &b->tree->nodes[b->tree->nodes[node].child];
-    return psti_fail_at(b->err, PST_EPIPELINE, "pipeline", NULL, op->offset,
-                        "\"%.*s\" stands after \"||\", but there are no batch ops in this version",
-                        shown(op), word_of(b, op));
+    const int op = b->tree->nodes[node].child;
+    const position here = {.block = -1, .chain = -1};
+    const int rc = bind_op(b, &b->tree->nodes[op], &here);
+    return rc < 0 ? rc : check_single(b, op);
 }
 
-/* Makes room for every block and op, and refuses what is more than a job can carry. */
+/* Makes room for every block, op and chain, and refuses what is more than a job can carry. */
 static int reserve(const binder *b)
 {
     const psti_tree *tree = b->tree;
     const int blocks = count_children(tree, 0, PSTI_N_BLOCK);
-    int ops = 0;
-    for (int at = tree->nodes[0].child; at; at = tree->nodes[at].next)
-        if (tree->nodes[at].type == PSTI_N_BLOCK)
-            ops += count_children(tree, at, PSTI_N_OP);
+    int ops = 0, chains = 0;
+    for (int i = 0; i < tree->count; i++) {
+        ops += tree->nodes[i].type == PSTI_N_OP;
+        chains += tree->nodes[i].type == PSTI_N_CHAIN;
+    }
     if (ops > PSTI_OPS_MAX)
         return psti_fail(b->err, PST_EPIPELINE, "pipeline", NULL,
                          "%d ops are more than the %d allowed", ops, PSTI_OPS_MAX);
     psti_pipeline *pipeline = b->pipeline;
     pipeline->blocks = psti_calloc(PSTI_MEM_PIPELINE, (size_t)blocks, sizeof *pipeline->blocks);
     pipeline->ops = psti_calloc(PSTI_MEM_PIPELINE, (size_t)ops, sizeof *pipeline->ops);
-    return pipeline->blocks && pipeline->ops ? 0 : fail_memory(b);
+    pipeline->chains = psti_calloc(PSTI_MEM_PIPELINE, (size_t)chains + 1, sizeof *pipeline->chains);
+    return pipeline->blocks && pipeline->ops && pipeline->chains ? 0 : fail_memory(b);
 }
 
 static int bind_tree(const binder *b)
 {
     int rc = reserve(b);
     for (int at = b->tree->nodes[0].child; rc == 0 && at; at = b->tree->nodes[at].next)
-        rc = b->tree->nodes[at].type == PSTI_N_BLOCK ? bind_block(b, at) : refuse_batch(b, at);
+        rc = b->tree->nodes[at].type == PSTI_N_BLOCK ? bind_block(b, at) : bind_batch(b, at);
     return rc;
 }
 
@@ -275,11 +358,12 @@ void psti_pipeline_free(psti_pipeline *pipeline)
 {
     if (!pipeline)
         return;
-    for (int i = 0; i < pipeline->op_count; i++)
+    for (int i = 0; i < pipeline->op_count + pipeline->batch_count; i++)
         psti_free(pipeline->ops[i].params);
     for (int i = 0; i < pipeline->block_count; i++)
         psti_free(pipeline->blocks[i].fields);
     psti_free(pipeline->ops);
+    psti_free(pipeline->chains);
     psti_free(pipeline->blocks);
     psti_free(pipeline->text);
     psti_free(pipeline);

@@ -2,7 +2,8 @@
  * The canonical text of a pipeline and the fingerprints made from it. Frozen: checkpoints and
  * caches hold them.
  *
- * Canonical: blocks joined by " ; ", ops by " | ", a block's fields as "a,b: ", every parameter
+ * Canonical: blocks joined by " ; ", ops by " | ", a block's fields as "a,b: ", chains inside an op
+ * as "2: a | b", a batch op behind " || ", every parameter
  * that differs from its default (required ones always); positional as long as no parameter before
  * it was left out, by name after that. Reading it gives the same pipeline and the same text. */
 #include <errno.h>
@@ -34,10 +35,9 @@ static void print_args(const psti_bound *op, const void *defaults, psti_text *ou
         psti_text_puts(out, ")");
 }
 
-static int print_op(const psti_bound *op, psti_text *out)
+static int print_values(const psti_bound *op, psti_text *out)
 {
     const psti_param *params = op->type.params;
-    psti_text_puts(out, op->type.name);
     if (!params[0].name)
         return 0;
     void *defaults = psti_calloc(PSTI_MEM_PIPELINE, 1, op->type.params_bytes);
@@ -51,6 +51,43 @@ static int print_op(const psti_bound *op, psti_text *out)
     return rc;
 }
 
+static int print_op(const psti_pipeline *pipeline, int i, bool without_finish, psti_text *out);
+
+/* "2: a | b" */
+static int print_chain(const psti_pipeline *pipeline, int chain, bool without_finish,
+                       psti_text *out)
+{
+    char number[PSTI_NUMBER_BYTES];
+    psti_number_print(pipeline->chains[chain].count, number);
+    psti_text_puts(out, number);
+    psti_text_puts(out, ": ");
+    int rc = 0, printed = 0;
+    for (int i = 0; rc == 0 && i < pipeline->op_count + pipeline->batch_count; i++) {
+        const psti_bound *op = &pipeline->ops[i];
+        if (op->chain != chain || (without_finish && psti_op_type_finishes(&op->type)))
+            continue;
+        psti_text_puts(out, printed++ ? " | " : "");
+        rc = print_op(pipeline, i, without_finish, out);
+    }
+    return rc;
+}
+
+static int print_op(const psti_pipeline *pipeline, int i, bool without_finish, psti_text *out)
+{
+    const psti_bound *op = &pipeline->ops[i];
+    psti_text_puts(out, op->type.name);
+    if (!psti_op_type_chains(&op->type))
+        return print_values(op, out);
+    int rc = 0, printed = 0;
+    for (int c = 0; rc == 0 && c < pipeline->chain_count; c++)
+        if (pipeline->chains[c].owner == i) {
+            psti_text_puts(out, printed++ ? ", " : "(");
+            rc = print_chain(pipeline, c, without_finish, out);
+        }
+    psti_text_puts(out, ")");
+    return rc;
+}
+
 static void print_fields(const psti_block *block, psti_text *out)
 {
     for (int i = 0; i < block->field_count; i++) {
@@ -61,14 +98,14 @@ static void print_fields(const psti_block *block, psti_text *out)
         psti_text_puts(out, ": ");
 }
 
-/* Prints the first `count` ops; blocks that have none among them are left out. without_finish
- * leaves normalize and to out. */
+/* Prints the first `count` ops on samples; blocks that have none among them are left out.
+ * without_finish leaves normalize and to out. */
 static int print_ops(const psti_pipeline *pipeline, int count, bool without_finish, psti_text *out)
 {
     int block = -1, rc = 0;
     for (int i = 0; rc == 0 && i < count; i++) {
         const psti_bound *op = &pipeline->ops[i];
-        if (without_finish && psti_op_type_finishes(&op->type))
+        if (op->chain >= 0 || (without_finish && psti_op_type_finishes(&op->type)))
             continue;
         if (op->block == block) {
             psti_text_puts(out, " | ");
@@ -77,7 +114,17 @@ static int print_ops(const psti_pipeline *pipeline, int count, bool without_fini
             print_fields(&pipeline->blocks[op->block], out);
         }
         block = op->block;
-        rc = print_op(op, out);
+        rc = print_op(pipeline, i, without_finish, out);
+    }
+    return out->failed ? -ENOMEM : rc;
+}
+
+static int print_all(const psti_pipeline *pipeline, psti_text *out)
+{
+    int rc = print_ops(pipeline, pipeline->op_count, false, out);
+    if (rc == 0 && pipeline->batch_count) {
+        psti_text_puts(out, " || ");
+        rc = print_op(pipeline, pipeline->op_count, false, out);
     }
     return out->failed ? -ENOMEM : rc;
 }
@@ -136,7 +183,7 @@ static int fingerprints(psti_pipeline *pipeline, size_t text_len)
 int psti_pipeline_canon(psti_pipeline *pipeline, pst_error *err)
 {
     psti_text text = {0};
-    int rc = print_ops(pipeline, pipeline->op_count, false, &text);
+    int rc = print_all(pipeline, &text);
     pipeline->text = text.data;
     if (rc == 0)
         rc = fingerprints(pipeline, text.len);

@@ -39,6 +39,7 @@ typedef struct psti_plan_input {
                      manifest */
     int dtype, rank;
     int64_t shape[PST_MAX_RANK]; /* -1 where unknown */
+    int64_t classes;             /* labels: how many the dataset has; 0 = not known */
 } psti_plan_input;
 
 /* What finish will write for it. */
@@ -47,6 +48,9 @@ typedef struct psti_plan_output {
     int kind, dtype, layout, rank;
     int64_t shape[PST_MAX_RANK]; /* of one sample; -1 where it varies */
     psti_finish finish;          /* pictures */
+    bool mixed;                  /* a batch op acts on it */
+    int64_t classes; /* labels under a batch op: > 0: one float per class, 1 at the label and 0
+                        elsewhere before the batch is mixed */
 } psti_plan_output;
 
 typedef struct psti_plan psti_plan;
@@ -54,7 +58,7 @@ int psti_plan_new(const psti_pipeline *pipeline, const psti_plan_input *inputs, 
                   psti_plan **out, pst_error *err);
 void psti_plan_free(psti_plan *plan); /* a plan needs the pipeline it was made from no longer */
 int psti_plan_outputs(const psti_plan *plan, const psti_plan_output **out);
-/* Stages for statistics: "decode", the ops, "finish". */
+/* Stages for statistics: "decode", the ops, "finish", the batch op if there is one. */
 int psti_plan_stage_count(const psti_plan *plan);
 const char *psti_plan_stage_name(const psti_plan *plan, int stage);
 /* How many leading stages make the decoded form: those before the first random op. */
@@ -62,6 +66,21 @@ int psti_plan_decoded_stages(const psti_plan *plan);
 /* Decodes pictures whole even where a window would do: for tests that compare both ways. Before the
  * plan is shared. */
 void psti_plan_force_full(psti_plan *plan, bool force);
+
+/* ---- batch ops: what stands after "||" ---------------------------------------------------------
+ */
+
+/* The batch op's stage, or -1 when there is none. */
+int psti_plan_mix_stage(const psti_plan *plan);
+/* The batch op is drawn but not carried out: labels stay numbers. Before the plan is shared. */
+void psti_plan_leave_mix(psti_plan *plan);
+bool psti_plan_mix_left(const psti_plan *plan);
+/* Draws for one batch: the key's id is its step, its occurrence the rank. */
+void psti_plan_mix_draw(const psti_plan *plan, const psti_rng_key *key, pst_mix *out);
+/* Carries the draw out, in place, on a mixed output of a batch: `slots` slots of its shape, dense.
+ */
+void psti_plan_mix_run(const psti_plan *plan, const pst_mix *mix, int output, uint8_t *data,
+                       const uint8_t *valid, int slots);
 
 /* ---- work ------------------------------------------------------------------------------------ */
 

@@ -117,7 +117,9 @@ typedef enum psti_role {
     PSTI_ROLE_BYTES,
     PSTI_ROLE_OP,
     PSTI_ROLE_NORMALIZE,
-    PSTI_ROLE_TO
+    PSTI_ROLE_TO,
+    PSTI_ROLE_MIX,   /* on a batch, after "||" */
+    PSTI_ROLE_CHOICE /* one of several chains of batch ops */
 } psti_role;
 
 typedef struct psti_op_type {
@@ -126,6 +128,7 @@ typedef struct psti_op_type {
     size_t params_bytes;
     psti_role role;
     const psti_op *op; /* PSTI_ROLE_OP */
+    int mix;           /* PSTI_ROLE_MIX: pst_mix_kind */
 } psti_op_type;
 
 typedef struct psti_decode_params {
@@ -141,6 +144,16 @@ psti_candidate psti_op_type_name;
 static inline bool psti_op_type_finishes(const psti_op_type *type)
 {
     return type->role == PSTI_ROLE_NORMALIZE || type->role == PSTI_ROLE_TO;
+}
+/* Acts on batches: stands after "||" and nowhere else. */
+static inline bool psti_op_type_batch(const psti_op_type *type)
+{
+    return type->role == PSTI_ROLE_MIX || type->role == PSTI_ROLE_CHOICE;
+}
+/* Takes chains of ops, "2: a | b", and no values. */
+static inline bool psti_op_type_chains(const psti_op_type *type)
+{
+    return type->role == PSTI_ROLE_CHOICE;
 }
 static inline bool psti_op_type_random(const psti_op_type *type)
 {
@@ -164,9 +177,10 @@ void psti_param_range(const psti_param *param, char *buf, size_t cap);
 
 typedef struct psti_bound {
     psti_op_type type;
-    void *params; /* owned */
-    int place;    /* index in the whole text: the op's part of the random key */
-    int block;
+    void *params;    /* owned */
+    int place;       /* index in the whole text: the op's part of the random key */
+    int block;       /* -1: a batch op */
+    int chain;       /* the chain that it stands in, -1: the block's own */
     uint32_t offset; /* in the text it was read from, for errors of the plan */
 } psti_bound;
 
@@ -180,11 +194,20 @@ typedef struct psti_block {
     int field_count;          /* 0 = every field the ops fit */
 } psti_block;
 
+/* "2: a | b" among the arguments of an op. */
+typedef struct psti_chain {
+    int owner, count; /* the op's index; the number before the colon */
+} psti_chain;
+
 struct psti_pipeline {
     psti_block *blocks;
     int block_count;
+    /* In the order of the text, what stands inside an op right after it: op_count ops on samples,
+     * then batch_count ops on batches. */
     psti_bound *ops;
-    int op_count;
+    int op_count, batch_count;
+    psti_chain *chains; /* in the order of the text */
+    int chain_count;
     char *text; /* canonical */
     psti_fingerprints prints;
 };
@@ -217,6 +240,14 @@ typedef struct psti_track {
     psti_geom geom;                   /* as far as known */
 } psti_track;
 
+/* A batch op, or one of several to choose from. */
+typedef struct psti_plan_mix {
+    psti_op_type type;
+    psti_mix_params params;
+    int place, weight;
+} psti_plan_mix;
+enum { PSTI_MIXES_MAX = 8 };
+
 struct psti_plan {
     psti_plan_input *inputs;
     psti_plan_output *outputs; /* one per input, in the same order */
@@ -229,6 +260,12 @@ struct psti_plan {
     int decoded_stages; /* leading ones without randomness */
     int counted_output; /* the output whose finish counts as a run of that stage */
     bool force_full;
+    psti_plan_mix mixes[PSTI_MIXES_MAX];
+    int mix_count, mix_weight; /* of all */
+    const char *mix_name;      /* NULL: no batch op */
+    int mix_place;             /* of choice */
+    int64_t mix_rows, mix_cols;
+    bool mix_left;
 };
 
 /* Fills output i, from the picture's track or, where track is NULL, from the input (outputs.c). */
@@ -239,6 +276,10 @@ int psti_track_normalize(psti_track *track, const psti_bound *op, const psti_pla
                          pst_error *err);
 int psti_track_to(psti_track *track, const psti_bound *op, const psti_plan_input *field,
                   pst_error *err);
+
+/* Takes the pipeline's batch op over and checks it against what is delivered; outputs are known
+ * (batch.c). */
+int psti_plan_batch(psti_plan *plan, const psti_pipeline *pipeline, pst_error *err);
 
 /* ---- work ------------------------------------------------------------------------------------ */
 

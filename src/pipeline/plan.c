@@ -183,9 +183,10 @@ static const psti_bound *finish_before(const psti_track *track)
 static int add_stage(planner *p, const psti_bound *op, uint32_t pictures)
 {
     psti_plan *plan = p->plan;
-    if (plan->stage_count == PST_STAGES_MAX - 1)
+    const int most = PST_STAGES_MAX - 1 - (p->pipeline->batch_count > 0);
+    if (plan->stage_count == most)
         return psti_fail_at(p->err, PST_EPIPELINE, "pipeline", NULL, op->offset,
-                            "more than %d ops before finish", PST_STAGES_MAX - 1);
+                            "more than %d ops before finish", most);
     const size_t bytes = op->type.params_bytes ? op->type.params_bytes : 1;
     void *params = psti_malloc(PSTI_MEM_PIPELINE, bytes);
     if (!params)
@@ -343,6 +344,8 @@ int psti_plan_new(const psti_pipeline *pipeline, const psti_plan_input *inputs, 
     if (rc == 0)
         rc = plan_outputs(&p);
     if (rc == 0)
+        rc = psti_plan_batch(p.plan, pipeline, err);
+    if (rc == 0)
         *out = p.plan;
     else
         psti_plan_free(p.plan);
@@ -368,12 +371,14 @@ int psti_plan_outputs(const psti_plan *plan, const psti_plan_output **out)
 
 int psti_plan_stage_count(const psti_plan *plan)
 {
-    return plan->stage_count + 1;
+    return plan->stage_count + 1 + (plan->mix_name != NULL);
 }
 
 const char *psti_plan_stage_name(const psti_plan *plan, int stage)
 {
-    return stage < plan->stage_count ? plan->stages[stage].type.name : "finish";
+    if (stage < plan->stage_count)
+        return plan->stages[stage].type.name;
+    return stage == plan->stage_count ? "finish" : plan->mix_name;
 }
 
 int psti_plan_decoded_stages(const psti_plan *plan)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Every word that may stand where an op stands: decode and bytes, whose tables live here, the ops
- * of psti_ops, and the two words of finish. Read-only tables; any thread. */
+ * of psti_ops, the two words of finish, and the batch ops. Read-only tables; any thread. */
 #include <string.h>
 
 #include "pipeline/pipeline_priv.h"
@@ -48,6 +48,22 @@ static const psti_op_type last[] = {
      .params = psti_to_table,
      .params_bytes = sizeof(psti_to_params),
      .role = PSTI_ROLE_TO},
+    {.name = "mixup",
+     .summary = "a batch: each picture and label blended with those of the slot before",
+     .params = psti_mixup_table,
+     .params_bytes = sizeof(psti_mix_params),
+     .role = PSTI_ROLE_MIX,
+     .mix = PST_MIXUP},
+    {.name = "cutmix",
+     .summary = "a batch: a box of each picture from the slot before, labels blended",
+     .params = psti_cutmix_table,
+     .params_bytes = sizeof(psti_mix_params),
+     .role = PSTI_ROLE_MIX,
+     .mix = PST_CUTMIX},
+    {.name = "choice",
+     .summary = "a batch: one op drawn by weight, as in choice(1: mixup, 1: cutmix)",
+     .params = no_params,
+     .role = PSTI_ROLE_CHOICE},
 };
 
 enum { FIRST = sizeof first / sizeof *first, LAST = sizeof last / sizeof *last };
@@ -63,8 +79,8 @@ bool psti_op_type_at(int index, psti_op_type *out)
         n++;
     if (psti_ops[n]) {
         const psti_op *op = psti_ops[n];
-        *out =
-            (psti_op_type){op->name, op->summary, op->params, op->params_bytes, PSTI_ROLE_OP, op};
+        *out = (psti_op_type){op->name,     op->summary, op->params, op->params_bytes,
+                              PSTI_ROLE_OP, op,          0};
         return true;
     }
     if (index - FIRST - n >= LAST)

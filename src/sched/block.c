@@ -86,6 +86,10 @@ static int describe_outputs(psti_feed *feed, layout *l, pst_error *err)
                 "the pipeline does not give this field one shape, so it cannot be dense; resize or "
                 "crop it, or ask for padded or ragged");
         field->packing = (uint8_t)(want ? want : known ? PST_DENSE : PST_RAGGED);
+        if (o->mixed && field->packing != PST_DENSE)
+            return psti_fail(err, PST_EFIELD, "batch", o->name,
+                             "the pipeline's batch op mixes this field, so it must be dense: do "
+                             "not ask for padded or ragged");
         if (field->packing != PST_DENSE)
             l->dense = false;
     }
@@ -281,6 +285,7 @@ void block_seal(pst_batch *block, const psti_feed *feed)
         .epoch = block->run->number,
         .step = (uint64_t)(block->run->first_step + block->step),
         .total_bytes = block->bytes,
+        .mix = {.lam = 1},
     };
 }
 

@@ -12,16 +12,24 @@ static void seal_and_publish(psti_feed *feed, pst_batch *block)
 {
     pst_error err;
     psti_error_clear(&err);
-    int rc = 0;
-    if (!block->error.code) {
+    int rc = block->error.code;
+    if (rc == 0) {
         if (feed->layout.dense)
             block_seal(block, feed);
         else
             rc = gather_seal(block, feed, &err);
     }
+    const int mix = psti_plan_mix_stage(feed->spec.plan);
+    const uint64_t since = mix >= 0 ? psti_now_ns() : 0;
+    if (rc == 0 && mix >= 0)
+        mix_batch(feed, block);
     pthread_mutex_lock(&feed->pool->lock);
-    if (rc < 0)
+    if (err.code)
         block->error = err;
+    if (rc == 0 && mix >= 0) {
+        feed->stage_ns[mix] += psti_now_ns() - since;
+        feed->stage_runs[mix]++;
+    }
     if (!feed->layout.dense)
         feed->pool->staged += block->bytes;
     for (int i = 0; block->records && i < feed->spec.batch; i++) {

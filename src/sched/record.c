@@ -63,11 +63,10 @@ static int measure(record *rec, psti_feed *feed, const task *t, worker *w, size_
 {
     size_t at = 0;
     for (int i = 0; i < feed->spec.field_count; i++) {
-        const void *value;
         if (feed->source[feed->spec.fields[i].source].member) {
             rec->bytes[i] = psti_work_shape(w->work, i, rec->shape[i]);
         } else {
-            const int rc = value_of(feed, i, t->id, &value, &rec->bytes[i]);
+            const int rc = value_bytes(feed, i, t, &rec->bytes[i]);
             if (rc < 0)
                 return rc;
             const size_t size = psti_dtype_bytes(feed->out[i].dtype);
@@ -90,14 +89,10 @@ int record_fill(record *rec, psti_feed *feed, const task *t, worker *w, uint64_t
         return rc;
     for (int i = 0; i < feed->spec.field_count; i++) {
         uint8_t *dst = rec->data.data + rec->offset[i];
-        if (feed->source[feed->spec.fields[i].source].member) {
+        if (feed->source[feed->spec.fields[i].source].member)
             psti_work_finish(w->work, &w->kit, i, dst);
-        } else {
-            const void *value;
-            size_t bytes;
-            value_of(feed, i, t->id, &value, &bytes);
-            memcpy(dst, value, bytes);
-        }
+        else
+            value_write(feed, i, t, dst);
     }
     rec->id = t->id;
     rec->position = t->position;

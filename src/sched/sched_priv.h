@@ -299,6 +299,9 @@ int record_fill(record *rec, psti_feed *feed, const task *t, worker *w, uint64_t
 void record_write(const record *rec, psti_feed *feed, pst_batch *block, int slot);
 int gather_seal(pst_batch *block, psti_feed *feed, pst_error *err);
 
+/* mix.c */
+void mix_batch(const psti_feed *feed, pst_batch *block);
+
 /* run.c */
 run *run_new_locked(psti_feed *feed, uint64_t number, const psti_state *from, pst_error *err);
 void run_unref_locked(run *r);
@@ -325,6 +328,9 @@ void task_count_locked(worker *w,
                        task *t); /* statistics; before the sample's batch can be published */
 void write_outputs(const psti_feed *feed, const task *t, worker *w, pst_batch *block, int slot);
 int value_of(const psti_feed *feed, int field, int64_t id, const void **value, size_t *bytes);
+/* Bytes that a sample's value takes in a batch, and writing it there. */
+int value_bytes(const psti_feed *feed, int field, const task *t, size_t *bytes);
+void value_write(const psti_feed *feed, int field, const task *t, uint8_t *dst);
 
 /* feed.c */
 void start_done_locked(psti_feed *feed, uint64_t start);

@@ -419,6 +419,26 @@ static void remember_damage(task *t, const worker *w)
     }
 }
 
+static int64_t label_of(const void *value, size_t bytes)
+{
+    int64_t label = -1;
+    if (bytes == sizeof label)
+        memcpy(&label, value, sizeof label);
+    return label;
+}
+
+/* A label that becomes one float per class. */
+static int check_label(const psti_plan_output *out, const void *value, size_t bytes, pst_error *err)
+{
+    const int64_t label = label_of(value, bytes);
+    if (label >= 0 && label < out->classes)
+        return 0;
+    return psti_fail(err, PST_EFIELD, "batch", NULL,
+                     "the label %lld is none of the %lld classes that labels are blended over; "
+                     "give the batch op a larger classes, or leave the sample out",
+                     (long long)label, (long long)out->classes);
+}
+
 static int check_values(const task *t, pst_error *err)
 {
     const psti_feed *feed = t->feed;
@@ -430,6 +450,12 @@ static int check_values(const task *t, pst_error *err)
         if (value_of(feed, i, t->id, &value, &bytes) < 0)
             return psti_fail(err, PST_EFIELD, "read", NULL, "the sample has no field %s",
                              feed->out[i].name);
+        if (feed->out[i].classes) {
+            const int rc = check_label(&feed->out[i], value, bytes, err);
+            if (rc < 0)
+                return rc;
+            continue;
+        }
         for (int d = 0; d < feed->out[i].rank; d++)
             want *= feed->out[i].shape[d] < 0 ? 1 : (size_t)feed->out[i].shape[d];
         if (feed->layout.field[i].packing == PST_DENSE && bytes != want)
@@ -561,17 +587,38 @@ int value_of(const psti_feed *feed, int field, int64_t id, const void **value, s
     return rc;
 }
 
+int value_bytes(const psti_feed *feed, int field, const task *t, size_t *bytes)
+{
+    const void *value;
+    const int rc = value_of(feed, field, t->id, &value, bytes);
+    if (rc == 0 && feed->out[field].classes)
+        *bytes = (size_t)feed->out[field].classes * sizeof(float);
+    return rc;
+}
+
+void value_write(const psti_feed *feed, int field, const task *t, uint8_t *dst)
+{
+    const float one = 1;
+    const size_t classes = (size_t)feed->out[field].classes;
+    const void *value;
+    size_t bytes;
+    if (value_of(feed, field, t->id, &value, &bytes) < 0)
+        return;
+    if (classes) {
+        memset(dst, 0, classes * sizeof one);
+        memcpy(dst + (size_t)label_of(value, bytes) * sizeof one, &one, sizeof one);
+    } else if (bytes) {
+        memcpy(dst, value, bytes);
+    }
+}
+
 void write_outputs(const psti_feed *feed, const task *t, worker *w, pst_batch *block, int slot)
 {
     for (int i = 0; i < feed->spec.field_count; i++) {
         uint8_t *dst = block_slot(block, &feed->layout, i, slot);
-        if (feed->source[feed->spec.fields[i].source].member) {
+        if (feed->source[feed->spec.fields[i].source].member)
             psti_work_finish(w->work, &w->kit, i, dst);
-            continue;
-        }
-        const void *value;
-        size_t bytes;
-        if (value_of(feed, i, t->id, &value, &bytes) == 0)
-            memcpy(dst, value, bytes);
+        else
+            value_write(feed, i, t, dst);
     }
 }

@@ -7,6 +7,8 @@ PIPELINES = [
     "decode | random_resized_crop((31, 47), interpolation=bicubic) | vflip | normalize(half) | to(f16, nhwc)",
     "decode | resize(40) | random_crop(32, padding=4) | normalize(clip) | to(bf16, nchw)",
     "decode | resize(37) | center_crop(32) | hflip",
+    "decode | random_resized_crop(33) | normalize(imagenet) || choice(1: mixup, 1: cutmix)",
+    "decode | random_resized_crop(33) | normalize(imagenet) | to(f16) || mixup(0.8)",
 ]
 
 

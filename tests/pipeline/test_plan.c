@@ -222,6 +222,88 @@ static void what_does_not_fit_is_refused(void)
         &image, 1, "more than 23 ops");
 }
 
+static void batch_ops_find_images_and_one_label(void)
+{
+    psti_plan_input named = label, other = label;
+    named.classes = other.classes = 10;
+    snprintf(other.name, sizeof other.name, "other");
+    const psti_plan_input fields[] = {image, named}, two[] = {image, named, other},
+                          masked[] = {image, named, mask}, unknown[] = {image, label};
+    const psti_plan_output *out;
+    pst_error err;
+    psti_plan *plan =
+        plan_of("decode | resize((8, 9)) | normalize(half) || mixup", fields, 2, &err);
+    CHECKF(plan != NULL, "%s", err.message);
+    if (!plan)
+        return;
+    CHECK(psti_plan_outputs(plan, &out) == 2 && out[0].mixed && out[1].mixed);
+    CHECK(out[1].dtype == PST_F32 && out[1].rank == 1 && out[1].shape[0] == 10);
+    CHECK(psti_plan_stage_count(plan) == 4 && psti_plan_mix_stage(plan) == 3);
+    CHECK(strcmp(psti_plan_stage_name(plan, 2), "finish") == 0);
+    CHECK(strcmp(psti_plan_stage_name(plan, 3), "mixup") == 0);
+    psti_plan_leave_mix(plan);
+    CHECK(psti_plan_mix_left(plan) && out[1].dtype == PST_I64 && out[1].rank == 0);
+    psti_plan_free(plan);
+    plan = plan_of("decode | resize((8, 9)) || cutmix(classes=7)", unknown, 2, &err);
+    CHECKF(plan && psti_plan_outputs(plan, &out) == 2 && out[1].shape[0] == 7, "%s", err.message);
+    psti_plan_free(plan);
+    check_refused("decode || @cutmix", fields, 2, "image has no one shape");
+    check_refused("decode | resize((8, 9)) || @mixup", fields, 2, "add normalize or to(f32)");
+    check_refused("decode | resize((8, 9)) || @choice(1: cutmix, 1: mixup)", fields, 2,
+                  "add normalize or to(f32)");
+    check_refused("decode | resize((8, 9)) || @cutmix", masked, 3, "mask is a mask");
+    check_refused("decode | resize((8, 9)) || @cutmix", two, 3, "several labels");
+    check_refused("decode | resize((8, 9)) || @cutmix", &image, 1, "no label to blend");
+    check_refused("bytes || @cutmix", fields, 2, "no image to act on");
+    check_refused("decode | resize((8, 9)) || @cutmix", unknown, 2, "write classes=N");
+    check_refused("decode | resize((8, 9)) || @choice(1: cutmix(classes=4), 1: cutmix(classes=5))",
+                  fields, 2, "different classes");
+}
+
+static void one_box_must_fit_all_images(void)
+{
+    psti_plan_input second = image, named = label;
+    named.classes = 10;
+    snprintf(second.name, sizeof second.name, "second");
+    const psti_plan_input fields[] = {image, second, named};
+    pst_error err;
+    check_refused("decode ; image: resize((8, 9)) ; second: resize((9, 8)) || @cutmix", fields, 3,
+                  "second has another size");
+    psti_plan *plan =
+        plan_of("decode | to(f32) ; image: resize((8, 9)) ; second: resize((9, 8)) || mixup",
+                fields, 3, &err);
+    CHECK(!plan); /* resize after to */
+    plan = plan_of("decode ; image: resize((8, 9)) ; second: resize((9, 8)) ; to(f32) || mixup",
+                   fields, 3, &err);
+    CHECKF(plan != NULL, "%s", err.message);
+    psti_plan_free(plan);
+}
+
+/* By the numbers before the ops, and each op from a place of its own. */
+static void choice_draws_by_weight(void)
+{
+    psti_plan_input named = label;
+    named.classes = 10;
+    const psti_plan_input fields[] = {image, named};
+    pst_error err;
+    psti_plan *plan = plan_of("decode | resize((8, 9)) | to(f32) || choice(1: mixup(1), 3: cutmix)",
+                              fields, 2, &err);
+    CHECKF(plan != NULL, "%s", err.message);
+    int cut = 0;
+    double last = -1;
+    for (uint64_t step = 0; plan && step < 2000; step++) {
+        const psti_rng_key key = {.seed = 3, .epoch = 1, .id = step, .occurrence = 2};
+        pst_mix mix, again;
+        psti_plan_mix_draw(plan, &key, &mix);
+        psti_plan_mix_draw(plan, &key, &again);
+        CHECK(memcmp(&mix, &again, sizeof mix) == 0 && mix.lam != last);
+        last = mix.kind == PST_MIXUP ? mix.lam : -1;
+        cut += mix.kind == PST_CUTMIX;
+    }
+    CHECKF(cut > 1430 && cut < 1570, "%d of 2000", cut);
+    psti_plan_free(plan);
+}
+
 static void a_plan_outlives_its_pipeline(void)
 {
     /* plan_of frees the pipeline: a sanitizer sees a plan that still looks at it. */
@@ -265,6 +347,9 @@ int main(void)
     RUN(bytes_leave_pictures_encoded);
     RUN(stages_keep_their_order_and_finish_is_last);
     RUN(what_does_not_fit_is_refused);
+    RUN(batch_ops_find_images_and_one_label);
+    RUN(one_box_must_fit_all_images);
+    RUN(choice_draws_by_weight);
     RUN(a_plan_outlives_its_pipeline);
     RUN(too_many_fields_are_refused);
     RUN(nothing_is_left_behind);

@@ -46,6 +46,12 @@ static void good_texts_become_canonical(void)
          "image,mask: decode ; image: normalize(half) | to(f16, nhwc) ; mask: to(i64)"},
         {"decode\n\t| hflip\r\n", "decode | hflip"},
         {"decode | to(layout=nchw)", "decode | to(layout=nchw)"},
+        {"decode||mixup( alpha=0.2 )", "decode || mixup"},
+        {"decode || mixup(0.8, classes=1000)", "decode || mixup(0.8, classes=1000)"},
+        {"image: decode ; cutmix: decode || cutmix(1.0, 0.5)",
+         "image: decode ; cutmix: decode || cutmix(p=0.5)"},
+        {"decode ||choice( 1 :mixup(.2),3:cutmix(0.5,1) )",
+         "decode || choice(1: mixup, 3: cutmix(0.5))"},
     };
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
         pst_error err = {0};
@@ -99,8 +105,19 @@ static const char *const bad_texts[][2] = {
     {"decode | hflip(@2: vflip)", "no chain of ops"},
     {"decode | hflip(@0: vflip)", "integer from 1 to 65535"},
     {"decode | hflip(2: @3)", "expected the name of an op, found \"3\""},
-    {"decode || @mixup(0.2)", "no batch ops in this version"},
-    {"decode || @hflip | vflip", "no batch ops in this version"},
+    {"decode || @hflip", "hflip acts on samples"},
+    {"decode || mixup | @cutmix", "one op is done to a batch"},
+    {"decode || choice(1: mixup | @cutmix)", "one op is done to a batch"},
+    {"decode || @choice", "wants chains of ops"},
+    {"decode || choice(@mixup)", "takes chains of ops with a number"},
+    {"decode || choice(1: mixup, @2)", "takes chains of ops with a number"},
+    {"decode || choice(1: @hflip)", "hflip acts on samples"},
+    {"decode || choice(1: @choice(1: mixup))", "choice cannot stand inside choice"},
+    {"decode || mixup(@0)", "takes float, 0.001..1000"},
+    {"decode || mixup(classes=@1.5)", "takes int, 0..16777216"},
+    {"decode || @mixupp", "did you mean \"mixup\""},
+    {"decode | @mixup", "mixup acts on batches"},
+    {"decode | @choice(1: hflip)", "choice acts on batches"},
     {"decode ||@", "expected the name of an op, found the end"},
     {"decode |@", "found the end of the text"},
     {"decode ;@", "found the end of the text"},
@@ -315,8 +332,9 @@ static void print_row(const char *row, void *user)
 static void help_covers_every_op(void)
 {
     static const char *const wanted[] = {
-        "decode", "bytes", "resize",    "center_crop", "random_resized_crop", "random_crop", "pad",
-        "hflip",  "vflip", "normalize", "to"};
+        "decode",      "bytes", "resize", "center_crop", "random_resized_crop",
+        "random_crop", "pad",   "hflip",  "vflip",       "normalize",
+        "to",          "mixup", "cutmix", "choice"};
     const char *name = NULL, *summary = NULL;
     char params[4096];
     int count = 0;

@@ -19,16 +19,6 @@ INLINE __m256 convert(__m256 x, __m256 scale, __m256 bias)
     return _mm256_sub_ps(_mm256_mul_ps(x, scale), bias);
 }
 
-/* Round to nearest, ties to even, to the upper half; 8 words. */
-INLINE __m128i to_bfloats(__m256 x)
-{
-    const __m256i bits = _mm256_castps_si256(x);
-    const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
-    const __m256i sum = _mm256_add_epi32(bits, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff)));
-    const __m256i words = _mm256_srli_epi32(sum, 16);
-    return _mm_packus_epi32(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
-}
-
 /* Writes 8 values of type `to` at index i of dst, past the caches if `stream`: dst is aligned then.
  */
 INLINE void store(int to, bool stream, void *dst, size_t i, __m256 x)
@@ -39,7 +29,7 @@ INLINE void store(int to, bool stream, void *dst, size_t i, __m256 x)
         _mm256_storeu_ps((float *)dst + i, x);
     } else {
         const __m128i words =
-            to == PSTI_TO_F16 ? _mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT) : to_bfloats(x);
+            to == PSTI_TO_F16 ? _mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT) : psti_to_bfloats(x);
         if (stream)
             _mm_stream_si128((void *)((uint16_t *)dst + i), words);
         else

@@ -58,6 +58,10 @@ typedef void psti_convert_fn(const psti_convert *how, const uint8_t *src, size_t
 
 enum { PSTI_TO_F32, PSTI_TO_F16, PSTI_TO_BF16, PSTI_TO_COUNT };
 
+/* ---- batches --------------------------------------------------------------------------------- */
+
+typedef void psti_blend_fn(void *x, const void *y, float keep, float take, size_t n);
+
 typedef struct psti_kernels {
     /* Bytes of table that across_plan may use for such an axis: an upper bound that grows with
      * taps. */
@@ -76,6 +80,10 @@ typedef struct psti_kernels {
     psti_convert_fn *planar_u8; /* moves only: scale and bias are not looked at */
     /* After the last call for a picture, before another thread may be told of it. */
     void (*settle)(void);
+
+    /* n values of a batch: x = keep * x + take * y, in float, each product and the sum rounded,
+     * then rounded to the type. x and y do not overlap. */
+    psti_blend_fn *blend[PSTI_TO_COUNT];
 } psti_kernels;
 
 /* Each overwrites the entries it has a better version of. A level that was not built in does
@@ -83,8 +91,9 @@ typedef struct psti_kernels {
 void psti_kernels_init_c(psti_kernels *kernels);
 void psti_kernels_init_avx2(psti_kernels *kernels);
 void psti_kernels_init_avx512(psti_kernels *kernels);
-/* Called by init_avx2: its finish kernels have a file of their own. */
+/* Called by init_avx2: its finish and batch kernels have files of their own. */
 void psti_kernels_init_avx2_finish(psti_kernels *kernels);
+void psti_kernels_init_avx2_blend(psti_kernels *kernels);
 
 /* The table of one level, which the CPU must have; and that of psti_cpu_level(). Filled once; any
  * thread. */
@@ -109,8 +118,13 @@ void psti_c_planar_f32(const psti_convert *how, const uint8_t *src, size_t pixel
 void psti_c_planar_f16(const psti_convert *how, const uint8_t *src, size_t pixels, void *dst);
 void psti_c_planar_bf16(const psti_convert *how, const uint8_t *src, size_t pixels, void *dst);
 void psti_c_planar_u8(const psti_convert *how, const uint8_t *src, size_t pixels, void *dst);
-/* Round to nearest, ties to even; every float but NaN. */
+void psti_c_blend_f32(void *x, const void *y, float keep, float take, size_t n);
+void psti_c_blend_f16(void *x, const void *y, float keep, float take, size_t n);
+void psti_c_blend_bf16(void *x, const void *y, float keep, float take, size_t n);
+/* Round to nearest, ties to even; every float but NaN. And back, exactly. */
 uint16_t psti_c_half(float value);
 uint16_t psti_c_bfloat(float value);
+float psti_c_half_value(uint16_t half);
+float psti_c_bfloat_value(uint16_t bfloat);
 
 #endif

@@ -575,4 +575,5 @@ void psti_kernels_init_avx2(psti_kernels *kernels)
     kernels->down = down;
     kernels->reverse = reverse;
     psti_kernels_init_avx2_finish(kernels);
+    psti_kernels_init_avx2_blend(kernels);
 }

@@ -205,5 +205,6 @@ void psti_kernels_init_c(psti_kernels *kernels)
         .planar = {psti_c_planar_f32, psti_c_planar_f16, psti_c_planar_bf16},
         .planar_u8 = psti_c_planar_u8,
         .settle = settle,
+        .blend = {psti_c_blend_f32, psti_c_blend_f16, psti_c_blend_bf16},
     };
 }
