@@ -3,7 +3,39 @@
 
 from __future__ import annotations
 
+import functools
+import operator
+import os
+import pickle
+import time
+from array import array
+from collections import deque
 from typing import Any, Callable, Iterator
+
+from ..._penstock import atomic_add
+from . import _codec, _layout, _tasks
+from ._arena import Arena, Region
+from ._errors import unpacked
+from ._layout import Layout
+from ._map_worker import MapWorker
+from ._pin import Pinner
+from ._pool import Pool
+from ._process import Descriptor, Setup
+
+_WINDOW_BATCHES, _WINDOW_SAMPLES = 8, 512
+
+
+class _Batch:
+    """A batch under way: its number in the epoch and its task."""
+
+    __slots__ = ("number", "offset", "serial", "count", "block", "layout", "done", "taken")
+
+    def __init__(self, number: int, offset: int, serial: int, count: int) -> None:
+        self.number, self.offset, self.serial, self.count = number, offset, serial, count
+        self.block = 0  # memory we offered for it, if any
+        self.layout: Layout | None = None
+        self.done = False
+        self.taken = False  # handed out, so nothing of it is ours any more
 
 
 class MapRunner:
@@ -50,7 +82,36 @@ class MapRunner:
         regroup: bool = False,
         window: int | None = None,
     ) -> None:
-        raise NotImplementedError
+        self.dataset = dataset
+        self.num_workers = num_workers
+        self.persistent = persistent
+        self._collate_fn = collate_fn
+        self._context = context
+        self._worker_init_fn = worker_init_fn
+        self._base_seed = base_seed
+        self._timeout = timeout
+        self._depth = (prefetch_factor or 2) * num_workers
+        self._in_order = in_order
+        self._single = not auto_collation
+        self._pinner = Pinner(pin_memory)
+        self._get = _getter(read, prepare)
+        self._has_items = auto_collation and self._get is None and bool(getattr(dataset, "__getitems__", None))
+        self._regroup = regroup and not in_order and auto_collation and not self._has_items
+        self._window = window
+        self._pool: Pool | None = None
+        self._batches: Iterator[Any] | None = None
+        self._flying: dict[int, _Batch] = {}
+        self._queue: deque[_Batch] = deque()
+        self._limbo: list[list[_Batch]] = []
+        self._held: list[_Batch] = []  # regrouping: taken, but samples of theirs are still on their way
+        self._inputs: deque[_Batch] = deque()  # regrouping: those whose own samples may be unfinished, oldest first
+        self._epoch = 0
+        self._serial = 0
+        self._broken = ""
+        self._delivered: int | list[int] = -1
+        self._clear_stats()
+
+    # The epoch
 
     def start_epoch(self, batches: Iterator[Any], epoch_seed: int, *, position: int = 0) -> None:
         """Begins an epoch; what was left of another is dropped. Starts the workers where there are none.
@@ -59,20 +120,367 @@ class MapRunner:
         goes, always in the thread that calls. position: samples of this epoch that were delivered before (a resume):
         the first one here has that position.
         """
-        raise NotImplementedError
+        self._abandon()
+        self._epoch += 1
+        self._broken = ""
+        self._batches, self._seed, self._position = iter(batches), epoch_seed, position
+        self._number, self._batch_size = 0, 0
+        self._pinner.clear()
+        self._clear_stats()
+        if not self.num_workers:
+            return
+        if self._pool is None or self._pool.closed:
+            self._start()
+        assert self._pool is not None
+        self._pool.words[_tasks.FILLED] = self._epoch << _tasks.FILLED_BITS
+        self._pool.words[_tasks.EPOCH] = self._epoch
+        self._busy_before = self._busy()
+        self._fill()
+
+    def _start(self) -> None:
+        self._limbo.clear()
+        self._ring = self._depth + 1
+        words = _tasks.RING + self._ring + self.num_workers * _tasks.COUNTERS
+        arena = Arena(self.num_workers + 1, words * 8)
+        setup = Setup(
+            arena=arena, tasks=[], results=Descriptor(-1), num_workers=self.num_workers, dataset=self.dataset,
+            collate_fn=self._collate_fn, worker_init_fn=self._worker_init_fn, base_seed=self._base_seed,
+            ring=self._ring, get=self._get, has_items=self._has_items, regroup=self._regroup,
+        )  # fmt: skip
+        self._arena, self._region = arena, Region(arena, 0)
+        self._layouts: dict[int, Layout] = {}
+        self._hint: tuple[int, Layout] | None = None
+        self._pool = Pool(MapWorker, setup, 1, self._context)
+
+    def _abandon(self) -> None:
+        """Batches under way are nobody's; their tasks are used again once the workers have left them."""
+        pool, self._batches = self._pool, None
+        left, self._flying, self._held = [*self._flying.values(), *self._held], {}, []
+        self._queue.clear()
+        self._inputs.clear()
+        if pool is None or pool.closed or not left:
+            return
+        pool.words[_tasks.EPOCH] = self._epoch + 1
+        pool.words[_tasks.FILLED] = (self._epoch + 1) << _tasks.FILLED_BITS
+        for data in pool.forget_backlog():
+            for (token,) in _tasks.TOKEN.iter_unpack(data):
+                self._uncount(token >> 24 << 6, token & _tasks.WHOLE)
+        self._limbo += [left] if self._regroup else [[batch] for batch in left]
+        self._sweep_limbo()
+
+    def _uncount(self, offset: int, number: int) -> None:
+        """Does for a token that was never sent what a worker does with an outdated one."""
+        words, w = self._arena.words, offset >> 3
+        if self._regroup and number != _tasks.WHOLE:
+            atomic_add(words, w + _tasks.UNREAD, -1)
+        elif number == _tasks.WHOLE or atomic_add(words, w + _tasks.LEFT, -1) == 0:
+            _tasks.discard(self._arena, offset)
+            words[w + _tasks.CLOSED] = 1
+
+    def _sweep_limbo(self) -> None:
+        """Takes back the tasks of abandoned batches that no worker looks at any more. With regrouping a sample of one
+        batch may be on its way into another: all of an epoch go together."""
+        words, still = self._arena.words, []
+        last_word = _tasks.UNREAD if self._regroup else _tasks.CLOSED
+        for group in self._limbo:
+            if any(bool(words[(batch.offset >> 3) + last_word]) == self._regroup for batch in group):
+                still.append(group)
+                continue
+            for batch in group:
+                self._drop(batch)
+                self._free(batch, block_used=batch.taken)
+        self._limbo = still
+
+    def _drop(self, batch: _Batch) -> None:
+        """What an unwanted batch holds; a finisher that found it outdated has done it already (CLOSED, no RESULT)."""
+        words, w = self._arena.words, batch.offset >> 3
+        result, where = words[w + _tasks.RESULT], words[w + _tasks.RESULT_AT]
+        if batch.taken:
+            return
+        if not words[w + _tasks.CLOSED]:
+            _tasks.discard(self._arena, batch.offset)
+            return
+        if result == _tasks.OBJECT:
+            _codec.load(self._arena, where)
+        elif where:
+            self._arena.release(where)
+        if result in (_tasks.DIRECT, _tasks.DIRECT_TEXT) and words[w + _tasks.STATE] == _tasks.OWN:
+            self._arena.release(words[w + _tasks.BLOCK])
+
+    def _free(self, batch: _Batch, *, block_used: bool) -> None:
+        if batch.block and not block_used:
+            self._arena.release(batch.block)
+        self._arena.release(batch.offset)
+
+    # Handing out work
+
+    def _fill(self) -> None:
+        """Sends batches until the look-ahead is full or there are no more."""
+        if self._limbo:
+            self._sweep_limbo()
+        while self._batches is not None and len(self._flying) < self._depth and self._may_send():
+            try:
+                indices = next(self._batches)
+            except StopIteration:
+                self._batches = None
+                return
+            self._send(indices)
+
+    def _may_send(self) -> bool:
+        """Regrouping: not so far that a slow sample falls behind by more than the window."""
+        if not self._regroup:
+            return True
+        words, inputs = self._arena.words, self._inputs
+        while inputs and not words[(inputs[0].offset >> 3) + _tasks.UNREAD]:
+            inputs.popleft()
+        window = self._window or max(_WINDOW_BATCHES, -(-_WINDOW_SAMPLES // max(self._batch_size, 1)))
+        return not inputs or self._number - inputs[0].number < window
+
+    def _send(self, indices: Any) -> None:
+        assert self._pool is not None
+        if not self._single and not hasattr(indices, "__len__"):
+            indices = list(indices)
+        self._serial += 1
+        offset, count = _tasks.write_task(
+            self._region, self._serial, self._epoch, indices, self._single, self._position, self._seed
+        )
+        batch = _Batch(self._number, offset, self._serial, count)
+        if self._hint is not None:
+            self._offer(batch, *self._hint)
+        if self._regroup:
+            self._check_size(count)
+            self._arena.words[_tasks.RING + self._number % self._ring] = offset
+            self._inputs.append(batch)
+        self._number += 1
+        self._position += count
+        self._flying[offset] = batch
+        if self._in_order:
+            self._queue.append(batch)
+        if self._single or self._has_items or not count:
+            tokens = array("q", [_tasks.token(offset, _tasks.WHOLE)])
+        else:
+            first = _tasks.token(offset, 0)
+            tokens = array("q", range(first, first + count))
+        self._pool.send(tokens.tobytes())
+
+    def _offer(self, batch: _Batch, where: int, layout: Layout) -> None:
+        """Memory for the batch if its samples look like the last ones."""
+        batch.layout = layout
+        batch.block = self._region.allocate(layout.starts(batch.count)[1])
+        words, w = self._arena.words, batch.offset >> 3
+        words[w + _tasks.HINT_BLOCK], words[w + _tasks.HINT_LAYOUT] = batch.block, where
+
+    def _check_size(self, count: int) -> None:
+        if not self._number:
+            self._batch_size = self._arena.words[_tasks.BATCH_SIZE] = count
+            self._short = False
+        if self._short or count > self._batch_size:
+            raise ValueError("samples can only be regrouped into batches of one size (the last may be shorter)")
+        self._short = count < self._batch_size
+
+    # Taking batches
 
     def next(self) -> Any:
         """The next batch. StopIteration at the end; what a sample raised, at the place of its batch."""
-        raise NotImplementedError
+        if not self._pinner.active:
+            return self._next()
+        pinner = self._pinner
+        if not pinner.ahead:
+            pinner.push(self._next(), self._delivered)
+        data, self._delivered = pinner.ahead.popleft()
+        while len(pinner.ahead) < pinner.AHEAD and self.num_workers and self._first_done() is not None:
+            try:
+                pinner.push(self._next(), self._delivered)
+            except Exception as error:
+                pinner.fail(error, self._delivered)
+        return data.result()
+
+    def _next(self) -> Any:
+        if not self.num_workers:
+            return self._inline()
+        if self._broken:
+            raise RuntimeError(self._broken)
+        if self._pool is None or (self._pool.closed and not self._flying):
+            raise StopIteration
+        if self._pool.pid != os.getpid():
+            raise RuntimeError("this iterator belongs to the process that made it: call iter() again after a fork")
+        began = time.perf_counter()
+        batch = self._wait()
+        self._waited += time.perf_counter() - began
+        self._flying.pop(batch.offset)
+        self._fill()
+        return self._take(batch)
+
+    def _first_done(self) -> _Batch | None:
+        """The batch to hand out if it is there."""
+        if not self._queue or (self._in_order and not self._queue[0].done):
+            return None
+        return self._queue[0]
+
+    def _wait(self) -> _Batch:
+        deadline = time.monotonic() + self._timeout if self._timeout > 0 else None
+        assert self._pool is not None
+        while self._first_done() is None:
+            if not self._flying:
+                self._end()
+                raise StopIteration
+            try:
+                records = self._pool.receive(None if deadline is None else deadline - time.monotonic())
+            except RuntimeError as error:
+                if self._pool.closed:
+                    self._broken = str(error)
+                raise
+            if not records:
+                raise RuntimeError(f"DataLoader timed out after {self._timeout} seconds")
+            for offset, serial in records:
+                self._note_done(offset, serial)
+        return self._queue.popleft()
+
+    def _note_done(self, offset: int, serial: int) -> None:
+        batch = self._flying.get(offset)
+        if batch is not None and batch.serial == serial:
+            batch.done = True
+            if not self._in_order:
+                self._queue.append(batch)
+
+    def _end(self) -> None:
+        """The epoch is over."""
+        self._batches = None
+        self._busy_after = self._busy()
+        if not self.persistent:
+            self.shutdown()
+
+    def _take(self, batch: _Batch) -> Any:
+        words, w = self._arena.words, batch.offset >> 3
+        result, where = words[w + _tasks.RESULT], words[w + _tasks.RESULT_AT]
+        self._delivered = self._positions(batch) if self._regroup else batch.number
+        self._batches_taken += 1
+        self._samples_taken += batch.count
+        hinted = words[w + _tasks.STATE] == _tasks.HINTED and result in (_tasks.DIRECT, _tasks.DIRECT_TEXT)
+        try:
+            if result == _tasks.ERROR:
+                raise unpacked(_codec.take(self._arena, where))
+            if result == _tasks.OBJECT:
+                return _codec.load(self._arena, where)
+            return self._direct(batch, hinted, where if result == _tasks.DIRECT_TEXT else 0)
+        finally:
+            self._done_with(batch, hinted)
+
+    def _direct(self, batch: _Batch, hinted: bool, texts_at: int) -> Any:
+        """The batch whose samples were written straight into its block."""
+        if hinted:
+            block, layout = batch.block, batch.layout
+            assert layout is not None
+        else:
+            words, w = self._arena.words, batch.offset >> 3
+            block, at = words[w + _tasks.BLOCK], words[w + _tasks.LAYOUT]
+            layout = self._layout_at(at)
+            self._hint = (at, layout)
+        raw = self._arena.lease(block, layout.starts(batch.count)[1])
+        texts = pickle.loads(_codec.take(self._arena, texts_at)) if texts_at else []
+        return layout.batch(raw, batch.count, texts)
+
+    def _done_with(self, batch: _Batch, block_used: bool) -> None:
+        """Its task is used again; with regrouping not before its own samples are placed somewhere."""
+        batch.taken = block_used or not batch.block
+        if batch.block and not block_used:
+            self._arena.release(batch.block)
+            batch.block, batch.taken = 0, True
+        if not self._regroup:
+            self._arena.release(batch.offset)
+            return
+        self._held.append(batch)
+        still = []
+        for held in self._held:
+            if self._arena.words[(held.offset >> 3) + _tasks.UNREAD]:
+                still.append(held)
+            else:
+                self._arena.release(held.offset)
+        self._held = still
+
+    def _layout_at(self, where: int) -> Layout:
+        layout = self._layouts.get(where)
+        if layout is None:
+            layout = self._layouts[where] = _layout.unpack(_codec.fetch(self._arena, where))
+        return layout
+
+    def _positions(self, batch: _Batch) -> list[int]:
+        words, first = self._arena.words, (batch.offset >> 3) + _tasks.ROWS + 2
+        return [words[row] for row in range(first, first + _tasks.ROW * batch.count, _tasks.ROW)]
+
+    def _inline(self) -> Any:
+        """num_workers=0: as torch does it, in this thread, with this thread's random numbers."""
+        if self._batches is None:
+            raise StopIteration
+        indices = next(self._batches)
+        if self._has_items:
+            data = self.dataset.__getitems__(indices)
+        else:
+            get = self._get or functools.partial(operator.getitem, self.dataset)
+            data = get(indices) if self._single else [get(index) for index in indices]
+        self._delivered = self._number
+        self._number += 1
+        self._batches_taken += 1
+        self._samples_taken += 1 if self._single else len(indices)
+        return self._collate_fn(data)
 
     def delivered(self) -> int | list[int]:
         """What the last `next` gave: the batch's number in `batches` (from 0), or, regrouped, its samples' positions."""
-        raise NotImplementedError
+        return self._delivered
 
     def shutdown(self) -> None:
         """Ends the workers. Batches that were handed out stay valid. May be called again."""
-        raise NotImplementedError
+        self._batches = None
+        self._flying.clear()
+        self._queue.clear()
+        self._held.clear()
+        self._inputs.clear()
+        self._limbo.clear()
+        self._pinner.clear()
+        if self._pool is not None:
+            self._pool.shutdown()
+
+    # Figures
+
+    def _clear_stats(self) -> None:
+        self._waited, self._batches_taken, self._samples_taken = 0.0, 0, 0
+        self._busy_before: list[int] = [0] * self.num_workers
+        self._busy_after: list[int] | None = None
+        self._began = time.perf_counter()
+
+    def _busy(self) -> list[int]:
+        if self._pool is None:
+            return [0] * self.num_workers
+        return [self._pool.counter(number, _tasks.BUSY_NS) for number in range(self.num_workers)]
 
     def stats(self) -> dict[str, Any]:
         """Of the running or last epoch: seconds waited, batches, samples, mean seconds a sample, busy share of each worker."""
-        raise NotImplementedError
+        busy = [
+            (now - before) / 1e9 for now, before in zip(self._busy_after or self._busy(), self._busy_before)
+        ]
+        elapsed = max(time.perf_counter() - self._began, 1e-9)
+        return {
+            "wait_s": self._waited,
+            "batches": self._batches_taken,
+            "samples": self._samples_taken,
+            "sample_s": sum(busy) / self._samples_taken if self._samples_taken else 0.0,
+            "worker_busy": [min(1.0, seconds / elapsed) for seconds in busy],
+        }
+
+
+class _Chain:
+    """prepare(read(index))."""
+
+    def __init__(self, read: Callable[[Any], Any], prepare: Callable[[Any], Any] | None) -> None:
+        self.read, self.prepare = read, prepare
+
+    def __call__(self, index: Any) -> Any:
+        data = self.read(index)
+        return data if self.prepare is None else self.prepare(data)
+
+
+def _getter(
+    read: Callable[[Any], Any] | None, prepare: Callable[[Any], Any] | None
+) -> Callable[[Any], Any] | None:
+    """What makes a sample of an index; None: the dataset itself."""
+    return _Chain(read, prepare) if read is not None else prepare

@@ -1,0 +1,326 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The worker of a map-style dataset: takes one sample after the other, puts it into its batch, finishes full batches."""
+
+from __future__ import annotations
+
+import functools
+import operator
+import os
+import pickle
+import time
+from typing import Any
+
+from ..._penstock import atomic_add, atomic_swap_if
+from . import _codec, _layout, _tasks
+from ._collate import is_default
+from ._errors import packed, traceback_note
+from ._layout import Layout, Unfit
+from ._process import Setup, Worker
+from ._seed import seed_sample
+from ._tasks import (
+    AGAIN, BLOCK, CHOOSING, CLOSED, DIRECT, DIRECT_TEXT, EPOCH, ERROR, FAILED, FILLED, FILLED_BITS, HINT_BLOCK, HINT_LAYOUT,
+    HINTED, IN_SLOT, IN_SLOT_TEXT, LAYOUT, LEFT, LOOSE, LOOSE_LAYOUT, OBJECT, ODD, OWN, RESULT, RESULT_AT, RING, ROW,
+    ROWS, STATE, STOP, TOKEN, UNCHOSEN, UNREAD, WHOLE, WHOLE_ONLY, Task,
+)  # fmt: skip
+
+_QUICK_NS = 50_000  # samples quicker than this are taken a few at a time
+_MOST_AT_ONCE = 8
+_SPINS = 64
+_ANY = Layout(int)
+
+
+class MapWorker(Worker):
+    def __init__(self, setup: Setup, worker_id: int) -> None:
+        super().__init__(setup, worker_id)
+        self.direct = is_default(setup.collate_fn) and not setup.has_items
+        self.get = setup.get or functools.partial(operator.getitem, setup.dataset)
+        self.tasks: dict[int, Task] = {}
+        self.layouts: dict[Any, Layout] = {}
+        self.layouts_at: dict[int, Layout] = {}
+
+    def run(self) -> None:
+        """Until the trainer says stop or the pipe ends."""
+        words, at_once = self.words, 1
+        while True:
+            data = os.read(self.input, TOKEN.size * at_once)
+            if not data or words[STOP]:
+                return
+            began = time.perf_counter_ns()
+            for (token,) in TOKEN.iter_unpack(data):
+                self._do(token >> 24 << 6, token & WHOLE)
+            spent = time.perf_counter_ns() - began
+            words[self.counters + _tasks.BUSY_NS] += spent
+            tokens = len(data) // TOKEN.size
+            at_once = max(1, min(_MOST_AT_ONCE, _QUICK_NS * tokens // (spent + 1)))
+
+    def _do(self, offset: int, number: int) -> None:
+        words = self.words
+        task = self._task(offset)
+        outdated = words[EPOCH] != task.epoch
+        if number == WHOLE:
+            if outdated:
+                atomic_add(words, task.w + CLOSED, 1)
+            else:
+                self._finish_whole(task)
+        elif self.setup.regroup:
+            if not outdated:
+                self._one(task, number)
+            atomic_add(words, task.w + UNREAD, -1)
+        elif outdated:
+            self._count_down(task)
+        else:
+            self._one(task, number)
+
+    def _task(self, offset: int) -> Task:
+        task = self.tasks.get(offset)
+        if task is None or task.serial != self.words[offset >> 3]:
+            task = self.tasks[offset] = Task(self.arena, offset)
+        return task
+
+    def _one(self, task: Task, number: int) -> None:
+        """Prepares a sample and puts it where it belongs."""
+        self.words[self.counters + _tasks.SAMPLES] += 1
+        index, position = task.indices[number], task.position + number
+        sample, error = None, None
+        if self.words[WHOLE_ONLY]:
+            how = AGAIN
+        else:
+            how = 0
+            seed_sample(task.seed, position, index)
+            try:
+                sample = self.get(index)
+            except Exception as caught:
+                how, error = FAILED, self._packed(caught, f"sample index {traceback_note(index, position)}")
+        if self.setup.regroup:
+            place = self._place(task)
+            if place is None:
+                return
+            task, number = place
+        if not how:
+            how, error = self._put(task, number, sample, position)
+        if how == FAILED:
+            self._mark(task, number, FAILED, _codec.store(self.region, error or b""), position)
+        elif how == AGAIN:
+            self._mark(task, number, AGAIN, _codec.store(self.region, pickle.dumps(index)), position)
+        self._count_down(task)
+
+    def _packed(self, error: BaseException, what: str) -> bytes:
+        return packed(error, f"in DataLoader worker process {self.id}, {what}")
+
+    def _place(self, task: Task) -> tuple[Task, int] | None:
+        """Regrouping: the next free place of the epoch; None if the epoch is over."""
+        words = self.words
+        while True:
+            filled = words[FILLED]
+            if filled >> FILLED_BITS != task.epoch:
+                return None
+            if atomic_swap_if(words, FILLED, filled, filled + 1):
+                break
+        batch, number = divmod(filled & ((1 << FILLED_BITS) - 1), words[_tasks.BATCH_SIZE])
+        return self._task(words[RING + batch % self.setup.ring]), number
+
+    def _mark(self, task: Task, number: int, how: int, where: int, position: int, layout: int = 0) -> None:
+        words, row = self.words, task.w + ROWS + ROW * number
+        words[row], words[row + 1], words[row + 2], words[row + 3] = how, where, position, layout
+        if how != IN_SLOT:
+            words[task.w + ODD] = 1
+
+    # Placing a sample
+
+    def _put(self, task: Task, number: int, sample: Any, position: int) -> tuple[int, bytes | None]:
+        """How it came: IN_SLOT and the like if it is placed and marked; FAILED or AGAIN are left to the caller."""
+        values: list[Any] = []
+        texts: list[Any] = []
+        try:
+            key = _layout.flatten(sample, values, texts)
+            layout = self.layouts.get(key)
+        except (Unfit, TypeError):  # TypeError: a dictionary's key that cannot be compared
+            return self._put_object(task, number, sample, position)
+        if layout is None:
+            layout = self.layouts[key] = Layout(key)
+        try:
+            if self.direct and self._write_slot(task, number, layout, values):
+                self._mark_slot(task, number, texts, position)
+                return IN_SLOT, None
+            if texts:
+                return self._put_object(task, number, sample, position)
+            return self._put_loose(task, number, layout, values, position)
+        except (OverflowError, ValueError, TypeError):  # a number that int64 cannot hold: torch says what that is
+            return self._put_object(task, number, sample, position)
+
+    def _mark_slot(self, task: Task, number: int, texts: list[Any], position: int) -> None:
+        if texts:
+            self._mark(task, number, IN_SLOT_TEXT, _codec.store(self.region, pickle.dumps(texts)), position)
+        elif self.setup.regroup:
+            self._mark(task, number, IN_SLOT, 0, position)
+        else:
+            self.words[task.w + ROWS + ROW * number] = IN_SLOT
+
+    def _write_slot(self, task: Task, number: int, layout: Layout, values: list[Any]) -> bool:
+        if task.layout is None and not self._choose(task, layout):
+            return False
+        if task.layout is not layout:
+            return False
+        for row, value in zip(task.rows, values):
+            row[number] = value
+        return True
+
+    def _choose(self, task: Task, layout: Layout) -> bool:
+        """Finds out the layout of the task's block, or decides it if this is its first sample."""
+        words, w = self.words, task.w
+        for _ in range(_SPINS):
+            state = words[w + STATE]
+            if state == UNCHOSEN:
+                if words[w + HINT_LAYOUT] and self._layout_at(words[w + HINT_LAYOUT]) is layout:
+                    atomic_swap_if(words, w + STATE, UNCHOSEN, HINTED)
+                elif atomic_swap_if(words, w + STATE, UNCHOSEN, CHOOSING):
+                    words[w + BLOCK] = self.region.allocate(layout.starts(task.count)[1])
+                    words[w + LAYOUT] = self._published(layout)
+                    atomic_add(words, w + STATE, OWN - CHOOSING)
+            elif state != CHOOSING:
+                atomic_add(words, w + STATE, 0)
+                hinted = state == HINTED
+                task.layout = self._layout_at(words[w + (HINT_LAYOUT if hinted else LAYOUT)])
+                block = words[w + (HINT_BLOCK if hinted else BLOCK)]
+                task.rows = task.layout.rows(self.arena.map, block, task.count)
+                return True
+            else:
+                os.sched_yield()
+        return False
+
+    def _published(self, layout: Layout) -> int:
+        if not layout.where:
+            layout.where = _codec.store(self.region, layout.pack())
+            self.layouts_at[layout.where] = layout
+        return layout.where
+
+    def _layout_at(self, where: int) -> Layout:
+        layout = self.layouts_at.get(where)
+        if layout is None:
+            layout = _layout.unpack(_codec.fetch(self.arena, where))
+            layout = self.layouts_at[where] = self.layouts.setdefault(layout.key, layout)
+            layout.where = layout.where or where
+        return layout
+
+    def _put_loose(
+        self, task: Task, number: int, layout: Layout, values: list[Any], position: int
+    ) -> tuple[int, bytes | None]:
+        """The sample by itself, to be found by whoever collates."""
+        block = self.region.allocate(layout.starts(1)[1])
+        try:
+            for row, value in zip(layout.rows(self.arena.map, block, 1), values):
+                row[0] = value
+        except BaseException:
+            self.arena.release(block)
+            raise
+        self._mark(task, number, LOOSE_LAYOUT, block, position, self._published(layout))
+        return LOOSE_LAYOUT, None
+
+    def _put_object(self, task: Task, number: int, sample: Any, position: int) -> tuple[int, bytes | None]:
+        """Any object. One that cannot be pickled has to be made again by the worker that collates its batch, and from
+        now on each batch is made by one worker, as torch does it."""
+        try:
+            self._mark(task, number, LOOSE, _codec.dump(self.region, sample), position)
+        except MemoryError as error:
+            return FAILED, self._packed(error, "out of memory")
+        except Exception:
+            self.words[WHOLE_ONLY] = 1
+            return AGAIN, None
+        return LOOSE, None
+
+    # Finishing a batch
+
+    def _count_down(self, task: Task) -> None:
+        if atomic_add(self.words, task.w + LEFT, -1) == 0:
+            self._finish(task)
+
+    def _close(self, task: Task, result: int, where: int = 0) -> None:
+        words, w = self.words, task.w
+        words[w + RESULT], words[w + RESULT_AT] = result, where
+        atomic_add(words, w + CLOSED, 1)
+        self.send(task.offset, task.serial)
+
+    def _finish(self, task: Task) -> None:
+        words, w = self.words, task.w
+        if words[EPOCH] != task.epoch:
+            _tasks.discard(self.arena, task.offset)
+            atomic_add(words, w + CLOSED, 1)
+        elif not words[w + ODD]:
+            self._close(task, DIRECT)
+        elif columns := self._columns(task):
+            self._close(task, DIRECT_TEXT, _codec.store(self.region, pickle.dumps(columns)))
+        else:
+            self._close(task, *self._collated(task))
+            if words[w + STATE] == OWN:
+                self.arena.release(words[w + BLOCK])
+
+    def _columns(self, task: Task) -> list[tuple[Any, ...]] | None:
+        """The text of a batch whose samples all lie in their slots, leaf by leaf."""
+        words, first = self.words, task.w + ROWS
+        rows = range(first, first + ROW * task.count, ROW)
+        if any(words[row] != IN_SLOT_TEXT for row in rows):
+            return None
+        return list(zip(*[pickle.loads(_codec.take(self.arena, words[row + 1])) for row in rows]))
+
+    def _collated(self, task: Task) -> tuple[int, int]:
+        """RESULT and RESULT_AT of a batch that collate_fn makes."""
+        samples: list[Any] = []
+        try:
+            for number in range(task.count):
+                samples.append(self._sample(task, number))
+        except _Failed as failed:
+            _tasks.discard_samples(self.arena, task.offset, len(samples) + 1)
+            return ERROR, _codec.store(self.region, failed.args[0])
+        return self._called(lambda: samples, task)
+
+    def _called(self, data: Any, task: Task) -> tuple[int, int]:
+        try:
+            return OBJECT, self.collate(data())
+        except Exception as error:
+            what = f"with the samples {traceback_note(task.indices)}"
+            return ERROR, _codec.store(self.region, self._packed(error, what))
+
+    def _sample(self, task: Task, number: int) -> Any:
+        """A sample as its dataset gave it, from wherever it lies."""
+        words, row = self.words, task.w + ROWS + ROW * number
+        how, where, position, at = words[row], words[row + 1], words[row + 2], words[row + 3]
+        if how == LOOSE_LAYOUT:
+            layout = self._layout_at(at)
+            return layout.sample(self.arena.lease(where, layout.starts(1)[1]), 1, 0, [])
+        if how == LOOSE:
+            return _codec.load(self.arena, where)
+        if how == FAILED:
+            raise _Failed(_codec.take(self.arena, where))
+        if how == AGAIN:
+            return self._again(task, where, position)
+        texts = pickle.loads(_codec.take(self.arena, where)) if how == IN_SLOT_TEXT else []
+        if task.layout is None:
+            self._choose(task, _ANY)
+        size = task.layout.starts(task.count)[1]
+        hinted = words[task.w + STATE] == HINTED
+        block = words[task.w + (HINT_BLOCK if hinted else BLOCK)]
+        raw = self.arena.view(block, size).copy()  # rare: a batch whose samples differ
+        return task.layout.sample(raw, task.count, number, texts)
+
+    def _again(self, task: Task, where: int, position: int) -> Any:
+        index = pickle.loads(_codec.take(self.arena, where))
+        seed_sample(task.seed, position, index)
+        try:
+            return self.get(index)
+        except Exception as error:
+            raise _Failed(self._packed(error, f"sample index {traceback_note(index, position)}")) from None
+
+    def _finish_whole(self, task: Task) -> None:
+        """A batch that one call makes: `__getitems__`, a single sample without collation, or no sample at all."""
+        self.words[self.counters + _tasks.SAMPLES] += task.count
+        seed_sample(task.seed, task.position, 0)
+        if self.setup.has_items:
+            self._close(task, *self._called(lambda: self.setup.dataset.__getitems__(task.indices), task))
+        elif task.count:
+            self._close(task, *self._called(lambda: self.get(task.indices), task))
+        else:
+            self._close(task, *self._called(list, task))
+
+
+class _Failed(Exception):
+    """A sample that raised; carries the packed error."""

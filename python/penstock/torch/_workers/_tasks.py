@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The words that trainer and workers share about a batch: what to do, how far it is, where the result lies.
+
+A task is a chunk in the trainer's region: the fields below, one row of four words for each sample, then the indices.
+The trainer writes it, then sends one token for each sample (or one for the whole batch) down a pipe from which every
+worker reads; so a free worker takes the next sample, and a dead trainer is an end of file. Whoever brings `LEFT` to 0
+finishes the batch and sends a record back.
+
+A task is used again when it is `CLOSED`, which is the last word its finisher writes; the serial tells a reader which
+use it is looking at.
+"""
+
+from __future__ import annotations
+
+import pickle
+import struct
+from array import array
+from typing import Any
+
+from . import _codec
+from ._arena import Arena, Region
+
+# Words of the control page.
+STOP, EPOCH, FILLED, WHOLE_ONLY, BATCH_SIZE = range(5)
+RING = 8  # regrouping: the tasks of the epoch by number, modulo the ring's size; worker's counters follow
+BUSY_NS, SAMPLES, INIT_ERROR, COUNTERS = 0, 1, 2, 8  # words of a worker
+
+# Words of a task.
+SERIAL, TASK_EPOCH, COUNT, LEFT, STATE, BLOCK, LAYOUT, POSITION, SEED = range(9)
+RESULT, RESULT_AT, HINT_BLOCK, HINT_LAYOUT, KIND, INDEX_BYTES, ODD, CLOSED, UNREAD = range(9, 18)
+ROWS = 24
+ROW = 4  # words: how the sample came, where, its position in the epoch, its layout
+
+# STATE: who chose the layout of the block
+UNCHOSEN, CHOOSING, OWN, HINTED = range(4)
+# RESULT
+DIRECT, DIRECT_TEXT, OBJECT, ERROR = range(1, 5)
+# how a sample came
+IN_SLOT, IN_SLOT_TEXT, LOOSE, LOOSE_LAYOUT, FAILED, AGAIN = range(1, 7)
+# KIND of the indices
+NUMBERS, PICKLED, SINGLE = range(3)
+
+WHOLE = (1 << 24) - 1  # the sample number in a token that stands for the whole batch
+MOST_SAMPLES = WHOLE - 1
+TOKEN = struct.Struct("<q")
+RECORD = struct.Struct("<qq")  # the task's offset and serial; offset 0: worker `serial` could not start
+FILLED_BITS = 40  # FILLED is (epoch << 40) + samples placed
+
+
+def token(offset: int, number: int) -> int:
+    return (offset >> 6 << 24) | number
+
+
+def write_task(
+    region: Region, serial: int, epoch: int, indices: Any, single: bool, position: int, seed: int
+) -> tuple[int, int]:
+    """A task for these indices: its offset and the number of its samples. Tokens may be sent once it is complete."""
+    if single:
+        count, kind, payload = 1, SINGLE, pickle.dumps(indices)
+    else:
+        count = len(indices)
+        kind, payload = _packed(indices)
+    if count > MOST_SAMPLES:
+        raise ValueError(f"a batch of {count} samples; the most is {MOST_SAMPLES}")
+    offset = region.allocate((ROWS + ROW * count) * 8 + len(payload))
+    words, w = region.arena.words, offset >> 3
+    fields = array("q", bytes(8 * ROWS))
+    fields[SERIAL], fields[TASK_EPOCH], fields[COUNT], fields[LEFT] = serial, epoch, count, max(count, 1)
+    fields[POSITION], fields[SEED], fields[KIND], fields[INDEX_BYTES] = position, seed, kind, len(payload)
+    fields[UNREAD] = count
+    words[w : w + ROWS] = memoryview(fields)
+    start = offset + (ROWS + ROW * count) * 8
+    region.arena.map[offset + 8 * ROWS : start] = bytes(start - offset - 8 * ROWS)
+    region.arena.map[start : start + len(payload)] = payload
+    return offset, count
+
+
+def _packed(indices: Any) -> tuple[int, bytes]:
+    try:
+        if set(map(type, indices)) <= {int}:
+            return NUMBERS, array("q", indices).tobytes()
+    except OverflowError:
+        pass
+    return PICKLED, pickle.dumps(list(indices) if not isinstance(indices, (list, tuple)) else indices)
+
+
+def discard(arena: Arena, offset: int) -> None:
+    """Gives back what a batch that nobody wants any more holds."""
+    words, w = arena.words, offset >> 3
+    discard_samples(arena, offset, 0)
+    if words[w + STATE] == OWN:
+        arena.release(words[w + BLOCK])
+
+
+def discard_samples(arena: Arena, offset: int, first: int) -> None:
+    """Gives back what its samples from number `first` on hold."""
+    words, w = arena.words, offset >> 3
+    for row in range(w + ROWS + ROW * first, w + ROWS + ROW * words[w + COUNT], ROW):
+        how, where = words[row], words[row + 1]
+        if how == LOOSE:
+            try:
+                _codec.load(arena, where)  # whose arrays give back their chunks as they go
+            except Exception:
+                continue
+        elif where:
+            arena.release(where)
+
+
+class Task:
+    """A worker's own notes of a task."""
+
+    __slots__ = ("offset", "w", "serial", "epoch", "count", "position", "seed", "indices", "layout", "rows")
+
+    def __init__(self, arena: Arena, offset: int) -> None:
+        words = arena.words
+        self.offset = offset
+        self.w = w = offset >> 3
+        self.serial, self.epoch, self.count = words[w], words[w + TASK_EPOCH], words[w + COUNT]
+        self.position, self.seed = words[w + POSITION], words[w + SEED]
+        start = offset + (ROWS + ROW * self.count) * 8
+        payload = arena.map[start : start + words[w + INDEX_BYTES]]
+        self.indices: Any = memoryview(payload).cast("q").tolist() if words[w + KIND] == NUMBERS else pickle.loads(payload)
+        self.layout: Any = None
+        self.rows: Any = None
