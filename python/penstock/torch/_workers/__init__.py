@@ -16,7 +16,7 @@ The caller draws the seeds (one int64 from its generator for each iterator, as t
 and keeps the state; a runner only turns indices into batches.
 """
 
-
+from ._iterable import IterableRunner
 from ._runner import MapRunner
 
-__all__ = ["MapRunner"]
+__all__ = ["IterableRunner", "MapRunner"]

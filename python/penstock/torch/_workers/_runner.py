@@ -108,7 +108,8 @@ class MapRunner:
         self._epoch = 0
         self._serial = 0
         self._broken = ""
-        self._delivered: int | list[int] = -1
+        self._delivered: int | list[int] = -1  # by the workers; `_handed` to the caller, where pinning stands between
+        self._handed: int | list[int] = -1
         self._clear_stats()
 
     # The epoch
@@ -287,12 +288,13 @@ class MapRunner:
         pinner = self._pinner
         if not pinner.ahead:
             pinner.push(self._next(), self._delivered)
-        data, self._delivered = pinner.ahead.popleft()
+        data, delivered = pinner.ahead.popleft()
         while len(pinner.ahead) < pinner.AHEAD and self.num_workers and self._first_done() is not None:
             try:
                 pinner.push(self._next(), self._delivered)
             except Exception as error:
                 pinner.fail(error, self._delivered)
+        self._handed = delivered
         return data.result()
 
     def _next(self) -> Any:
@@ -426,7 +428,7 @@ class MapRunner:
 
     def delivered(self) -> int | list[int]:
         """What the last `next` gave: the batch's number in `batches` (from 0), or, regrouped, its samples' positions."""
-        return self._delivered
+        return self._handed if self._pinner.active else self._delivered
 
     def shutdown(self) -> None:
         """Ends the workers. Batches that were handed out stay valid. May be called again."""

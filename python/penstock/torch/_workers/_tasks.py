@@ -21,7 +21,7 @@ from . import _codec
 from ._arena import Arena, Region
 
 # Words of the control page.
-STOP, EPOCH, FILLED, WHOLE_ONLY, BATCH_SIZE = range(5)
+STOP, EPOCH, FILLED, WHOLE_ONLY, BATCH_SIZE, SHARED_SEED = range(6)
 RING = 8  # regrouping: the tasks of the epoch by number, modulo the ring's size; worker's counters follow
 BUSY_NS, SAMPLES, INIT_ERROR, COUNTERS = 0, 1, 2, 8  # words of a worker
 
