@@ -70,10 +70,11 @@ static inline module_state *pyp_state(PyObject *self)
     return PyType_GetModuleState(Py_TYPE(self));
 }
 
+/* shared.c: atomic words for processes that share memory */
+int pyp_shared_add(PyObject *module);
+
 /* error.c */
 int pyp_errors_add(PyObject *module);
-/* Adds the functions of shared.c. */
-int pyp_shared_add(PyObject *module);
 /* A new exception object for `err`; code fills in where err has none. */
 PyObject *pyp_error_object(const module_state *st, const pst_error *err, int code);
 /* Raises it. Always returns NULL. err may be NULL. */
