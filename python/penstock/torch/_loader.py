@@ -1,0 +1,268 @@
+# SPDX-License-Identifier: Apache-2.0
+"""DataLoader: torch's, with Penstock underneath."""
+
+from __future__ import annotations
+
+import inspect
+import weakref
+from typing import Any, Callable, Iterator, Mapping
+
+import torch
+import torch.utils.data
+from torch.utils.data._utils import pin_memory as _pin
+
+from .._penstock import Engine, SettingError
+from . import _explain, _plan, _samplers, _state
+from ._native import NativeEpoch
+from ._python import PythonEpoch, TorchRunner
+from ._seeds import mix
+
+_Base = torch.utils.data.DataLoader
+_KNOWN = frozenset(inspect.signature(_Base.__init__).parameters)
+
+
+class DataLoader(_Base):
+    """torch.utils.data.DataLoader with every argument in its place and meaning, and these as keywords:
+
+    seed: draws the order and the augmentations from a generator of its own, where `generator` is not given.
+    on_error: what a bad sample does, natively: "raise", "skip:N", "retry:N" or "skip:N,retry:M".
+    cache, memory: bytes for prepared samples, and for everything (0 = none; 0 = chosen by the machine).
+    engine: a penstock.Engine to share; else one is shared by the loaders of this process that ask for the same.
+    device: where tensors are moved, as in Tensor.to. rank, world: this process's share of the batches; without them, and
+    without a DistributedSampler, every process gets the whole dataset, as with torch.
+    native: "auto", False (never lower anything) or True (an error where the whole cannot be native).
+
+    num_workers is an upper bound for the native path's threads. in_order=False delivers what is ready first.
+    """
+
+    def __init__(
+        self,
+        dataset: Any,
+        batch_size: int | None = 1,
+        shuffle: bool | None = None,
+        sampler: Any = None,
+        batch_sampler: Any = None,
+        num_workers: int = 0,
+        collate_fn: Callable[[list[Any]], Any] | None = None,
+        pin_memory: bool = False,
+        drop_last: bool = False,
+        timeout: float = 0,
+        worker_init_fn: Callable[[int], None] | None = None,
+        multiprocessing_context: Any = None,
+        generator: torch.Generator | None = None,
+        *,
+        prefetch_factor: int | None = None,
+        persistent_workers: bool = False,
+        pin_memory_device: str = "",
+        in_order: bool = True,
+        seed: int | None = None,
+        on_error: str = "raise",
+        cache: int = 0,
+        memory: int = 0,
+        engine: Engine | None = None,
+        device: Any = None,
+        rank: int | None = None,
+        world: int | None = None,
+        native: bool | str = "auto",
+    ) -> None:
+        if native not in ("auto", True, False):
+            raise ValueError(f"native should be 'auto', True or False, but got native={native!r}")
+        _check_share(rank, world)
+        if seed is not None and generator is None:
+            generator = torch.Generator()
+            generator.manual_seed(seed)
+        given = {
+            "prefetch_factor": prefetch_factor,
+            "persistent_workers": persistent_workers,
+            "pin_memory_device": pin_memory_device,
+            "in_order": in_order,
+        }
+        if prefetch_factor is None:
+            del given["prefetch_factor"]
+        self.in_order = in_order
+        super().__init__(
+            dataset,
+            batch_size,
+            shuffle,
+            sampler,
+            batch_sampler,
+            num_workers,
+            collate_fn,
+            pin_memory,
+            drop_last,
+            timeout,
+            worker_init_fn,
+            multiprocessing_context,
+            generator,
+            **{name: value for name, value in given.items() if name in _KNOWN},
+        )
+        self.seed, self.on_error, self.cache, self.memory = seed, on_error, cache, memory
+        self.engine, self.device, self.rank, self.world, self.native = engine, device, rank, world, native
+        self._last_plan: _plan.Plan | None = None
+        self._progress: _state.Progress | None = None
+        self._resume: Mapping[str, Any] | None = None
+        self._epochs = 0
+        self._base_seed: int | None = None
+        self._runner: Any = None
+        self._running: Callable[[], Any] = lambda: None
+        self._python_costs: dict[str, tuple[int, float]] = {}
+
+    # ---- iteration --------------------------------------------------------------------------------------------------
+
+    def __iter__(self) -> Any:
+        plan = self._last_plan = _plan.make(self, self._last_plan)
+        if plan.path == "torch" or self._dataset_kind != 0:
+            return super().__iter__()
+        if self._resume is not None:
+            state, self._resume = self._resume, None
+            if state["is_open"]:
+                return self._go_on(plan, state)
+        iterator = iter(self._index_sampler)
+        base_seed = self._draw_base_seed()
+        if self.num_workers > 0:
+            iterator = iter(self._index_sampler)
+        rng = _samplers.rng_snapshot(self)
+        order = None if _samplers.is_endless(self) or not self._auto_collation else _samplers.read(iterator, self)
+        progress = _state.Progress(self._epochs, base_seed, rng, order)
+        self._epochs += 1
+        return self._start(plan, progress, iterator, None)
+
+    def _draw_base_seed(self) -> int:
+        """One draw for every iterator; workers that persist keep theirs, as in torch."""
+        if self.persistent_workers and self.num_workers > 0 and self._base_seed is not None:
+            return self._base_seed
+        self._base_seed = _samplers.draw_base_seed(self)
+        return self._base_seed
+
+    def _go_on(self, plan: _plan.Plan, state: Mapping[str, Any]) -> Any:
+        order = _state.order_of(self, state)
+        self._base_seed = state["base_seed"]
+        progress = _state.Progress(state["number"], state["base_seed"], list(state["rng"]), order, state["delivered"])
+        job = bytes(state["job"].numpy().tobytes()) if "job" in state else None
+        return self._start(plan, progress, iter(()), job)
+
+    def _start(self, plan: _plan.Plan, progress: _state.Progress, iterator: Iterator[Any], job: bytes | None) -> Any:
+        persistent = self.persistent_workers and self.num_workers > 0
+        seed = mix(progress.base_seed, progress.number if persistent else 0)
+        epoch: Any = None
+        order = None if progress.order is None else self._share(progress.order)
+        if plan.path == "native" and plan.native is not None and order is not None and order.ids is not None:
+            try:
+                epoch = NativeEpoch(self, plan.native, order, seed, progress.delivered, job)
+            except IndexError:
+                plan.path, plan.why = "python", "the sampler gives an index that is out of range"
+        if epoch is None:
+            if plan.path == "native":
+                plan.path, plan.why = "python", "the sampler gives indices that are no whole numbers"
+            epoch = PythonEpoch(self, TorchRunner(self), iterator if order is None else order, seed, progress.delivered)
+        elif not epoch.in_order:
+            progress.epoch = epoch
+        self._progress = progress
+        self._running = weakref.ref(epoch)
+        return _Iterator(self, epoch, progress)
+
+    def _share(self, order: _samplers.Order) -> _samplers.Order:
+        if self.world is None or self.rank is None:
+            return order
+        return _samplers.share(order, self.rank, self.world, self.drop_last)
+
+    # ---- what users ask ---------------------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        """Batches in an epoch, as torch counts them; with world=, those of this rank."""
+        length = super().__len__()
+        if self.world is None:
+            return length
+        return length // self.world if self.drop_last else -(-length // self.world)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Passes on to a sampler that has set_epoch, such as DistributedSampler."""
+        for sampler in (self.sampler, self.batch_sampler):
+            if hasattr(sampler, "set_epoch"):
+                sampler.set_epoch(epoch)
+                return
+
+    def state_dict(self) -> dict[str, Any]:
+        """What the loop received so far: numbers, strings and tensors. Nothing is communicated."""
+        if self._resume is not None:
+            return dict(self._resume)
+        if self._dataset_kind != 0 or (self._progress is not None and self._progress.order is None):
+            raise SettingError("the order of this loader has no end or is the dataset's own; it cannot be saved")
+        return _state.save(self, self._progress, self._epochs)
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """The next ``iter()`` goes on where the state was taken. The number of workers may differ."""
+        _state.check(self, state)
+        _state.restore_generators(self, state)
+        self._epochs = state["epochs"]
+        self._progress = None
+        self._resume = state
+
+    def explain(self) -> str:
+        """What became of each part of this loader, why, and what Python costs."""
+        plan = _plan.make(self, self._last_plan)
+        if self._last_plan is None:
+            self._last_plan = plan
+        return _explain.text(self, plan, self.stats())
+
+    def stats(self) -> dict[str, Any]:
+        """Counts and times of the epoch that is running or ended last; times in seconds."""
+        plan, epoch, progress = self._last_plan, self._running(), self._progress
+        stats = {
+            "path": plan.path if plan else "",
+            "epochs": self._epochs,
+            "delivered": progress.delivered if progress else 0,
+            "python": dict(self._python_costs),
+        }
+        stats.update(epoch.stats() if epoch is not None else {})
+        return stats
+
+
+class _Iterator:
+    """One pass over an epoch. Independent of others over the same loader, as in torch."""
+
+    def __init__(self, loader: DataLoader, epoch: Any, progress: _state.Progress) -> None:
+        self._loader, self._epoch, self._progress = loader, epoch, progress
+        self._pin = loader.pin_memory and torch.cuda.is_available() and isinstance(epoch, NativeEpoch)
+
+    def __iter__(self) -> _Iterator:
+        return self
+
+    def __len__(self) -> int:
+        return len(self._loader)
+
+    def __next__(self) -> Any:
+        if self._epoch is None:
+            raise StopIteration
+        try:
+            batch = self._epoch.next()
+        except StopIteration:
+            self._progress.is_over = True
+            self._progress.epoch = None
+            self._epoch.close()
+            self._epoch = None
+            raise
+        self._progress.delivered += 1
+        if self._pin:
+            batch = _pin.pin_memory(batch)
+        return batch if self._loader.device is None else _moved(batch, self._loader.device)
+
+
+def _moved(data: Any, device: Any) -> Any:
+    if isinstance(data, torch.Tensor):
+        return data.to(device, non_blocking=True)
+    if isinstance(data, Mapping):
+        return {key: _moved(value, device) for key, value in data.items()}
+    if isinstance(data, (list, tuple)):
+        moved = [_moved(value, device) for value in data]
+        return moved if isinstance(data, list) else type(data)(*moved) if hasattr(data, "_fields") else tuple(moved)
+    return data
+
+
+def _check_share(rank: int | None, world: int | None) -> None:
+    if (rank is None) != (world is None):
+        raise ValueError(f"rank and world go together, but got rank={rank}, world={world}")
+    if rank is not None and world is not None and not 0 <= rank < world:
+        raise ValueError(f"rank should be in 0..world-1, but got rank={rank}, world={world}")
+
+

@@ -1,0 +1,276 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The native path: an epoch of a lowered dataset, prepared by the engine's threads in this process.
+
+Tensors lie over the batch's own memory, without a copy, and may be written to: a batch belongs to the caller. Labels, and
+what the user gave for targets and collation, are handled here at delivery.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from typing import Any, Iterator
+
+import numpy
+import torch
+from torch.utils.data._utils.collate import default_collate
+
+from .. import _penstock
+from .._loader import _on_error
+from . import _engines, _position
+from ._collate import Collate
+from ._datasets import Flat, pick
+from ._files import Files
+from ._lower import Lowered
+from ._samplers import Order
+from ._seeds import mix, seeded
+
+# Batches of unequal size are cut from native ones of this size, with a copy.
+_CUT = 32
+
+
+@dataclasses.dataclass
+class NativePlan:
+    """All that an epoch needs and that may outlive it."""
+
+    flat: Flat
+    lowered: Lowered
+    files: Files
+    collate: Collate
+    python_only: set[int] = dataclasses.field(default_factory=set)  # flat indices that only Python can read
+    python_seconds: float = 0.0
+
+
+class _Memory:
+    """Offers a view's memory as writable: the batch is the caller's."""
+
+    __slots__ = ("__array_interface__", "view")
+
+    def __init__(self, view: _penstock.View) -> None:
+        interface = view.__array_interface__
+        interface["data"] = (interface["data"][0], False)
+        self.__array_interface__ = interface
+        self.view = view
+
+
+def as_tensor(view: _penstock.View) -> torch.Tensor:
+    """A tensor over the view's memory; it keeps the view, and the view its batch."""
+    return torch.from_numpy(numpy.asarray(_Memory(view)))
+
+
+class NativeEpoch:
+    """Batches of one epoch from step `start` on."""
+
+    def __init__(
+        self, loader: Any, plan: NativePlan, order: Order, seed: int, start: int = 0, ready: bytes | None = None
+    ) -> None:
+        assert order.ids is not None
+        self.loader, self.plan, self.order, self.seed = loader, plan, order, seed
+        self.flat = pick(plan.flat.table, len(loader.dataset), order.ids)
+        self.step = start
+        self.even = order.size is not None
+        self.in_order = loader.in_order or not self.even or len(numpy.unique(self.flat)) < len(self.flat)
+        self.bounds = numpy.concatenate(([0], numpy.cumsum(order.sizes()))) if not self.even else None
+        self._inverse: numpy.ndarray | None = None
+        self._spare: list[tuple[torch.Tensor, int]] = []
+        self._open(ready)
+
+    # ---- the job ----------------------------------------------------------------------------------------------------
+
+    def _open(self, ready: bytes | None = None) -> None:
+        loader, plan = self.loader, self.plan
+        ids = plan.files.ids[self.flat]
+        if plan.python_only:
+            ids = _stand_ins(ids, numpy.isin(self.flat, list(plan.python_only)))
+        self._shared = None if loader.engine is not None else _engines.acquire(loader.num_workers, loader.memory)
+        engine = loader.engine if self._shared is None else self._shared.engine
+        self.job = _penstock.Job(
+            engine,
+            plan.files.raw,
+            plan.lowered.text,
+            self.order.size if self.even else _CUT,
+            fields="image",
+            seed=self.seed,
+            epochs=1,
+            order="strict" if self.in_order else "ready",
+            ends="short",
+            sampler="given",
+            ids=ids,
+            **_on_error(loader.on_error),
+        )
+        begin = self.step * self.order.size if self.even else int(self.bounds[self.step])
+        if ready is not None:
+            self.job.load_state(ready)
+        elif begin >= len(ids):
+            self.job.close()
+        elif begin:
+            self.job.load_state(_position.moved(self.job.state(), begin))
+        self._turn = 0 if self.job.closed else self.job.begin(None)
+        self._taken = begin  # positions that the job has handed over
+
+    def close(self) -> None:
+        self.job.close()
+
+    # ---- batches ----------------------------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return len(self.order)
+
+    def next(self) -> Any:
+        """The next batch as the user's collation makes it. StopIteration at the end."""
+        if self.job.closed:
+            raise StopIteration
+        images, flat = self._next_even() if self.even else self._next_cut()
+        made = self._finish(images, flat)
+        self.step += 1
+        return made
+
+    def _next_raw(self) -> tuple[Any, numpy.ndarray] | None:
+        """Pictures of one native batch and the flat indices they belong to."""
+        while True:
+            try:
+                raw = self.job.next(self._turn)
+                break
+            except _penstock.DataError as why:
+                self._read_in_python(why)
+        if raw is None:
+            return None
+        ids = numpy.asarray(raw.view("id"))
+        if self.in_order and len(ids) == raw.valid_count and not self.loader.on_error.startswith("skip"):
+            flat = self.flat[self._taken : self._taken + len(ids)]
+        else:
+            flat = self._flat_of(ids)
+        self._taken += len(ids)
+        ragged = raw.info("image")[3] == "ragged"
+        images: Any = [as_tensor(slot) for slot in raw.slots("image")] if ragged else as_tensor(raw.view("image"))
+        return self._patch(images, flat), flat
+
+    def _next_even(self) -> tuple[Any, numpy.ndarray]:
+        got = self._next_raw()
+        if got is None:
+            raise StopIteration
+        return got
+
+    def _next_cut(self) -> tuple[Any, numpy.ndarray]:
+        """A batch of its own size, from single pictures of native batches."""
+        if self.step >= len(self.order):
+            raise StopIteration
+        begin, end = int(self.bounds[self.step]), int(self.bounds[self.step + 1])
+        while len(self._spare) < end - begin:
+            got = self._next_raw()
+            if got is None:
+                raise StopIteration
+            self._spare += zip(got[0], got[1].tolist())
+        mine, self._spare = self._spare[: end - begin], self._spare[end - begin :]
+        return [image for image, _ in mine], numpy.array([flat for _, flat in mine], dtype=numpy.int64)
+
+    def _flat_of(self, ids: numpy.ndarray) -> numpy.ndarray:
+        if self._inverse is None:
+            self._inverse = numpy.full(len(self.plan.files.raw), -1, dtype=numpy.int64)
+            self._inverse[self.plan.files.ids[self.flat]] = self.flat
+        return self._inverse[ids]
+
+    # ---- samples that only Python reads -----------------------------------------------------------------------------
+
+    def _read_in_python(self, why: _penstock.DataError) -> None:
+        """Makes sure that Python can read what the engine could not, and goes on; else raises what Python raises."""
+        if why.id is None or self.loader.on_error != "raise":
+            raise why
+        size = self.order.size or _CUT
+        here = self.flat[self._taken : self._taken + size] if self.in_order else self.flat
+        bad = [int(flat) for flat in here if self.plan.files.ids[flat] == why.id]
+        if not bad or bad[0] in self.plan.python_only or not self.in_order:
+            raise why
+        try:
+            self._sample_in_python(bad[0])
+        except Exception as of_python:
+            raise of_python from why
+        self.plan.python_only.update(bad)
+        self.job.close()
+        taken, step = self._taken, self.step
+        self._open()
+        if self._taken != taken:  # unequal batches: the job had run ahead of the step
+            self._spare = []
+        self.step = step
+
+    def _sample_in_python(self, flat: int) -> Any:
+        leaf = self.plan.flat.leaf_of(flat)
+        dataset = leaf.dataset
+        sample = dataset.loader(dataset.samples[flat - leaf.start][0])
+        with seeded(mix(self.seed, flat)):
+            return dataset.transform(sample)
+
+    def _patch(self, images: Any, flat: numpy.ndarray) -> Any:
+        if not self.plan.python_only:
+            return images
+        for slot, index in enumerate(flat.tolist()):
+            if index in self.plan.python_only:
+                made = torch.as_tensor(self._sample_in_python(index))
+                if isinstance(images, list):
+                    images[slot] = made
+                else:
+                    images[slot].copy_(made)
+        return images
+
+    # ---- labels and collation ---------------------------------------------------------------------------------------
+
+    def _label(self, flat: int) -> Any:
+        leaf = self.plan.flat.leaf_of(flat)
+        label = leaf.samples[flat - leaf.start][1]
+        change = leaf.dataset.target_transform
+        return label if change is None else change(label)
+
+    def _labels(self, flat: numpy.ndarray) -> list[Any]:
+        return [self._label(index) for index in flat.tolist()]
+
+    def _collated_labels(self, flat: numpy.ndarray) -> Any:
+        files, leaves = self.plan.files, self.plan.flat.leaves
+        if files.labels is not None and all(leaf.dataset.target_transform is None for leaf in leaves):
+            return torch.from_numpy(files.labels[flat])
+        return default_collate(self._labels(flat))
+
+    def _user_rng(self) -> contextlib.AbstractContextManager[None]:
+        """With workers, user code at delivery draws from the batch's own seed; without, from the caller's, as in torch."""
+        if self.loader.num_workers == 0:
+            return contextlib.nullcontext()
+        return seeded(mix(self.seed, self.step))
+
+    def _finish(self, images: Any, flat: numpy.ndarray) -> Any:
+        collate, leaves = self.plan.collate, self.plan.flat.leaves
+        plain = collate.kind == "default" and all(leaf.dataset.target_transform is None for leaf in leaves)
+        with contextlib.nullcontext() if plain else self._user_rng():
+            if collate.kind == "user":
+                return collate.call([(self._single(x), y) for x, y in zip(images, self._labels(flat))])
+            labels = self._collated_labels(flat)
+            batch = torch.stack(images) if isinstance(images, list) else images
+            return [batch, labels] if collate.kind == "default" else collate.call(batch, labels)
+
+    def _single(self, image: torch.Tensor) -> torch.Tensor:
+        if not self.plan.lowered.image:
+            return image
+        from torchvision import tv_tensors
+
+        return tv_tensors.Image(image)
+
+    def stats(self) -> dict[str, Any]:
+        return {} if self.job.closed else self.job.stats()
+
+
+def _stand_ins(ids: numpy.ndarray, replaced: numpy.ndarray) -> numpy.ndarray:
+    """Puts a neighbour in the place of each sample that Python reads; its picture is overwritten at delivery."""
+    if replaced.all():
+        raise _penstock.DataError("none of the samples can be read natively; use native=False")
+    good = numpy.flatnonzero(~replaced)
+    at = numpy.flatnonzero(replaced)
+    nearest = good[numpy.maximum(numpy.searchsorted(good, at) - 1, 0)]
+    ids = ids.copy()
+    ids[at] = ids[nearest]
+    return ids
+
+
+def stream(epoch: NativeEpoch) -> Iterator[Any]:
+    while True:
+        try:
+            yield epoch.next()
+        except StopIteration:
+            return
