@@ -26,10 +26,11 @@ class Files:
         self.raw = _penstock.Dataset(root)
         self.ids = _find(self.raw, root, samples)
         self.labels = _labels(samples)
+        self.pid = os.getpid()  # a forked child lists anew
 
     def holds(self, flat: Flat) -> bool:
         """Whether the samples are still those that were listed. Unchanged entries compare by identity, quickly."""
-        return len(flat.leaves) == len(self.snapshots) and all(
+        return self.pid == os.getpid() and len(flat.leaves) == len(self.snapshots) and all(
             leaf.samples == then for leaf, then in zip(flat.leaves, self.snapshots)
         )
 

@@ -11,7 +11,7 @@ import torch
 import torch.utils.data
 from torch.utils.data._utils import pin_memory as _pin
 
-from .._penstock import Engine, SettingError
+from .._penstock import Engine, PipelineError, SettingError
 from . import _explain, _plan, _samplers, _state
 from ._native import NativeEpoch
 from ._python import PythonEpoch, TorchRunner
@@ -151,6 +151,8 @@ class DataLoader(_Base):
                 epoch = NativeEpoch(self, plan.native, order, seed, progress.delivered, job)
             except IndexError:
                 plan.path, plan.why = "python", "the sampler gives an index that is out of range"
+            except PipelineError as why:
+                plan.path, plan.why = "python", str(why)
         if epoch is None:
             if plan.path == "native":
                 plan.path, plan.why = "python", "the sampler gives indices that are no whole numbers"

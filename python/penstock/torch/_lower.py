@@ -112,6 +112,8 @@ def _take(found: Lowered, transform: Any) -> str | None:
     make = _ops.OPS.get(name)
     if make is None:
         return f"there is no native op for {name}"
+    if name == "Normalize" and found.normalised:
+        return "natively there is one normalisation"
     if found.form == "f32" and name not in _ops.AFTER_FLOAT:
         return "it follows the conversion to float; natively it would come before"
     try:

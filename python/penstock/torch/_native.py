@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from typing import Any, Iterator
+from typing import Any
 
 import numpy
 import torch
@@ -71,6 +71,7 @@ class NativeEpoch:
         self.even = order.size is not None
         self.in_order = loader.in_order or not self.even or len(numpy.unique(self.flat)) < len(self.flat)
         self.bounds = numpy.concatenate(([0], numpy.cumsum(order.sizes()))) if not self.even else None
+        self.job: Any = None
         self._inverse: numpy.ndarray | None = None
         self._spare: list[tuple[torch.Tensor, int]] = []
         self._open(ready)
@@ -82,6 +83,11 @@ class NativeEpoch:
         ids = plan.files.ids[self.flat]
         if plan.python_only:
             ids = _stand_ins(ids, numpy.isin(self.flat, list(plan.python_only)))
+        begin = self._begin(len(ids))
+        self._taken = begin  # positions that the job has handed over
+        if begin >= len(ids) and ready is None:
+            self.job = None
+            return
         self._shared = None if loader.engine is not None else _engines.acquire(loader.num_workers, loader.memory)
         engine = loader.engine if self._shared is None else self._shared.engine
         self.job = _penstock.Job(
@@ -98,18 +104,21 @@ class NativeEpoch:
             ids=ids,
             **_on_error(loader.on_error),
         )
-        begin = self.step * self.order.size if self.even else int(self.bounds[self.step])
         if ready is not None:
             self.job.load_state(ready)
-        elif begin >= len(ids):
-            self.job.close()
         elif begin:
             self.job.load_state(_position.moved(self.job.state(), begin))
-        self._turn = 0 if self.job.closed else self.job.begin(None)
-        self._taken = begin  # positions that the job has handed over
+        self._turn = self.job.begin(None)
+
+    def _begin(self, length: int) -> int:
+        """The position of the first sample of this step."""
+        if self.bounds is not None:
+            return int(self.bounds[self.step])
+        return min(self.step * (self.order.size or 1), length)
 
     def close(self) -> None:
-        self.job.close()
+        if self.job is not None:
+            self.job.close()
 
     # ---- batches ----------------------------------------------------------------------------------------------------
 
@@ -118,7 +127,7 @@ class NativeEpoch:
 
     def next(self) -> Any:
         """The next batch as the user's collation makes it. StopIteration at the end."""
-        if self.job.closed:
+        if self.job is None or self.job.closed:
             raise StopIteration
         images, flat = self._next_even() if self.even else self._next_cut()
         made = self._finish(images, flat)
@@ -227,7 +236,7 @@ class NativeEpoch:
         files, leaves = self.plan.files, self.plan.flat.leaves
         if files.labels is not None and all(leaf.dataset.target_transform is None for leaf in leaves):
             return torch.from_numpy(files.labels[flat])
-        return default_collate(self._labels(flat))
+        return default_collate(tuple(self._labels(flat)))
 
     def _user_rng(self) -> contextlib.AbstractContextManager[None]:
         """With workers, user code at delivery draws from the batch's own seed; without, from the caller's, as in torch."""
@@ -253,7 +262,7 @@ class NativeEpoch:
         return tv_tensors.Image(image)
 
     def stats(self) -> dict[str, Any]:
-        return {} if self.job.closed else self.job.stats()
+        return {} if self.job is None or self.job.closed else self.job.stats()
 
 
 def _stand_ins(ids: numpy.ndarray, replaced: numpy.ndarray) -> numpy.ndarray:
@@ -266,11 +275,3 @@ def _stand_ins(ids: numpy.ndarray, replaced: numpy.ndarray) -> numpy.ndarray:
     ids = ids.copy()
     ids[at] = ids[nearest]
     return ids
-
-
-def stream(epoch: NativeEpoch) -> Iterator[Any]:
-    while True:
-        try:
-            yield epoch.next()
-        except StopIteration:
-            return
