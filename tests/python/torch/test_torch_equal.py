@@ -2,13 +2,14 @@
 """Batches equal torch's: values, labels, order, structure, and the draws left behind."""
 
 import random
+import warnings
 
 import numpy
 import PIL.Image
 import pytest
 import torch
 import torch.utils.data
-from tools import assert_equal_runs, assert_same, evaluation, folder, pairs, run, seed_all, training
+from dropin_tools import assert_equal_runs, assert_same, evaluation, folder, pairs, run, seed_all, training
 from torch.utils.data import ConcatDataset, Subset, WeightedRandomSampler, random_split
 from torch.utils.data.distributed import DistributedSampler
 from torchvision import transforms
@@ -254,10 +255,11 @@ def test_mixing_after_default_collate(photos):
     assert "on a finished batch" in loader.explain()
 
 
-def test_batches_may_be_written_to_and_kept(photos):
+def test_batches_may_be_written_to_and_kept(photos, recwarn):
     dataset = folder(photos)
     expected = [x.clone() for x, _ in torch.utils.data.DataLoader(dataset, 2)]
     kept = []
+    warnings.simplefilter("error")  # torch warns when memory may not be written to
     for x, y in DataLoader(dataset, 2):
         assert x.is_contiguous()
         kept.append((x, x.clone()))

@@ -10,7 +10,7 @@ import PIL.Image
 import pytest
 import torch
 import torch.utils.data
-from tools import assert_equal_runs, assert_same, evaluation, folder
+from dropin_tools import assert_equal_runs, assert_same, evaluation, folder
 from torchvision import datasets, transforms
 
 import penstock

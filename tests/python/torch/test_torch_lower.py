@@ -3,7 +3,7 @@
 
 import pytest
 import torch
-from tools import MEAN, STD
+from dropin_tools import MEAN, STD
 from torchvision import transforms as v1
 
 from penstock.torch._lower import lower

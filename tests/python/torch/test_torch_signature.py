@@ -6,7 +6,7 @@ import inspect
 import pytest
 import torch
 import torch.utils.data
-from tools import folder
+from dropin_tools import folder
 
 from penstock.torch import DataLoader
 
