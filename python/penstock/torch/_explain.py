@@ -9,6 +9,7 @@ from ._plan import Plan
 
 _PATHS = {
     "native": "native: threads of this process prepare whole batches",
+    "prefix": "Python workers that begin natively: the rest runs as it was written",
     "python": "Python: the dataset runs as it was written",
     "torch": "torch: its own iterator",
 }

@@ -14,7 +14,8 @@ from torch.utils.data._utils import pin_memory as _pin
 from .._penstock import Engine, PipelineError, SettingError
 from . import _explain, _plan, _samplers, _state
 from ._native import NativeEpoch
-from ._python import PythonEpoch, TorchRunner
+from ._prefix import Prefix
+from ._python import IterableEpoch, PythonEpoch, Ready, iterable_runner, map_runner
 from ._seeds import mix
 
 _Base = torch.utils.data.DataLoader
@@ -111,12 +112,16 @@ class DataLoader(_Base):
 
     def __iter__(self) -> Any:
         plan = self._last_plan = _plan.make(self, self._last_plan)
-        if plan.path == "torch" or self._dataset_kind != 0:
+        if plan.path == "torch":
             return super().__iter__()
         if self._resume is not None:
             state, self._resume = self._resume, None
             if state["is_open"]:
                 return self._go_on(plan, state)
+        if self._dataset_kind != 0:
+            progress = _state.Progress(self._epochs, self._draw_base_seed(), [], None)
+            self._epochs += 1
+            return self._start(plan, progress, iter(()), None)
         iterator = iter(self._index_sampler)
         base_seed = self._draw_base_seed()
         if self.num_workers > 0:
@@ -135,9 +140,11 @@ class DataLoader(_Base):
         return self._base_seed
 
     def _go_on(self, plan: _plan.Plan, state: Mapping[str, Any]) -> Any:
-        order = _state.order_of(self, state)
+        order = None if self._dataset_kind != 0 else _state.order_of(self, state)
         self._base_seed = state["base_seed"]
         progress = _state.Progress(state["number"], state["base_seed"], list(state["rng"]), order, state["delivered"])
+        if "done" in state:
+            progress.ready = Ready(state["unit"], state["done"].tolist())
         job = bytes(state["job"].numpy().tobytes()) if "job" in state else None
         return self._start(plan, progress, iter(()), job)
 
@@ -156,12 +163,32 @@ class DataLoader(_Base):
         if epoch is None:
             if plan.path == "native":
                 plan.path, plan.why = "python", "the sampler gives indices that are no whole numbers"
-            epoch = PythonEpoch(self, TorchRunner(self), iterator if order is None else order, seed, progress.delivered)
+            epoch = self._start_python(plan, progress, iterator if order is None else order, seed)
         elif not epoch.in_order:
             progress.epoch = epoch
         self._progress = progress
         self._running = weakref.ref(epoch)
         return _Iterator(self, epoch, progress)
+
+    def _start_python(self, plan: _plan.Plan, progress: _state.Progress, order: Any, seed: int) -> Any:
+        if self._dataset_kind != 0:
+            runner = self._runner_for(lambda: iterable_runner(self, progress.base_seed), None)
+            return IterableEpoch(self, runner, progress.delivered)
+        prefix = None
+        if plan.path == "prefix" and plan.flat is not None and plan.lowered is not None:
+            prefix = Prefix(self.dataset, plan.flat, plan.lowered)
+        runner = self._runner_for(lambda: map_runner(self, progress.base_seed, prefix), prefix)
+        if not self.in_order and self.num_workers > 0 and progress.ready is None:
+            progress.ready = Ready()
+        return PythonEpoch(runner, order, seed >> 1, progress.delivered, progress.ready)  # runners take 63 bits
+
+    def _runner_for(self, make: Callable[[], Any], prefix: Prefix | None) -> Any:
+        """Workers that persist keep their runner, and with it the dataset as it was, as in torch."""
+        if not (self.persistent_workers and self.num_workers > 0):
+            return make()
+        if self._runner is None:
+            self._runner = make()
+        return self._runner
 
     def _share(self, order: _samplers.Order) -> _samplers.Order:
         if self.world is None or self.rank is None:
@@ -188,8 +215,8 @@ class DataLoader(_Base):
         """What the loop received so far: numbers, strings and tensors. Nothing is communicated."""
         if self._resume is not None:
             return dict(self._resume)
-        if self._dataset_kind != 0 or (self._progress is not None and self._progress.order is None):
-            raise SettingError("the order of this loader has no end or is the dataset's own; it cannot be saved")
+        if self._dataset_kind == 0 and self._progress is not None and self._progress.order is None:
+            raise SettingError("the sampler of this loader does not say how long it is, so its order cannot be saved; give it a __len__")
         return _state.save(self, self._progress, self._epochs)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

@@ -30,7 +30,7 @@ class Lowered:
 
     ops: the native prefix, without finish. finish: what writes the batch, or "" for a picture that Python gets as PIL.
     form: what stands after the prefix: "pil", "u8" (CHW tensor), "f32" (CHW tensor in 0..1 or normalised).
-    image: whether the tensor is a tv_tensors.Image there. rest: the transforms Python still has to apply.
+    image: whether the tensor is a tv_tensors.Image there. drawn: whether the prefix draws anything at random. rest: the transforms Python still has to apply.
     """
 
     steps: list[Step]
@@ -38,6 +38,7 @@ class Lowered:
     form: str
     image: bool
     normalised: bool
+    drawn: bool
     rest: list[Callable[[Any], Any]]
 
     @property
@@ -80,8 +81,10 @@ def describe(transform: Any) -> str:
 
 def _accepted(ops: list[str]) -> str | None:
     """None if the engine reads the pipeline, else what it says."""
+    text = " | ".join(["decode", *ops])
     try:
-        _penstock.check_pipeline(" | ".join(["decode", *ops]))
+        Prep = getattr(_penstock, "Prep", None)
+        Prep(text, 0) if Prep else _penstock.check_pipeline(text)
     except ValueError as why:
         return str(why)
     return None
@@ -90,7 +93,7 @@ def _accepted(ops: list[str]) -> str | None:
 def lower(transform: Any) -> Lowered:
     """Takes a transform of photos (RGB) apart; None stands for no transform at all."""
     leaves = [] if transform is None else list(flatten(transform))
-    found = Lowered([], [], "pil", False, False, [])
+    found = Lowered([], [], "pil", False, False, False, [])
     for at, each in enumerate(leaves):
         why = _take(found, each)
         if why is not None:
@@ -110,20 +113,21 @@ def _take(found: Lowered, transform: Any) -> str | None:
     if name in _ops.CONVERSIONS:
         return _convert(found, transform, name)
     make = _ops.OPS.get(name)
-    if make is None:
+    if make is None and name != "RandomErasing":
         return f"there is no native op for {name}"
     if name == "Normalize" and found.normalised:
         return "natively there is one normalisation"
     if found.form == "f32" and name not in _ops.AFTER_FLOAT:
         return "it follows the conversion to float; natively it would come before"
     try:
-        op = make(transform, found.form)
+        op = make(transform, found.form) if make else _ops.random_erasing(transform, found.form, found.normalised)
     except _ops.Unfit as why:
         return str(why)
     refused = _accepted([*found.ops, op])
     if refused is not None:
         return refused
     found.ops.append(op)
+    found.drawn = found.drawn or name in _ops.DRAWN
     found.normalised = found.normalised or name == "Normalize"
     found.steps.append(Step(describe(transform), op))
     return None

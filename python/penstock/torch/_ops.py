@@ -139,6 +139,125 @@ def normalize(t: Any, form: str) -> str:
     return call("normalize", mean=several(t.mean), std=several(t.std))
 
 
+def _like(form: str) -> str:
+    """Pictures and uint8 tensors are computed differently by torchvision; ops that know both have this word."""
+    return "" if form == "pil" else "tensor"
+
+
+def color_jitter(t: Any, form: str) -> str:
+    parts = {name: getattr(t, name) for name in ("brightness", "contrast", "saturation", "hue")}
+    return call("color_jitter", **{k: several(v) if v is not None else "" for k, v in parts.items()}, like=_like(form))
+
+
+def grayscale(t: Any, form: str) -> str:
+    return call("grayscale", number(t.num_output_channels), like=_like(form))
+
+
+def gaussian_blur(t: Any, form: str) -> str:
+    return call("gaussian_blur", several(t.kernel_size), sigma=several(t.sigma))
+
+
+def _chance(name: str, default: float, parameter: str = "", like: bool = False) -> Callable[[Any, str], str]:
+    """An op with a probability and at most one parameter more."""
+
+    def make(t: Any, form: str) -> str:
+        first = [number(getattr(t, parameter))] if parameter else []
+        return call(name, *first, p=number(t.p) if t.p != default else "", like=_like(form) if like else "")
+
+    return make
+
+
+def _only_pictures(form: str) -> None:
+    if form != "pil":
+        raise Unfit("on tensors torchvision computes it differently")
+
+
+def _center(t: Any) -> str:
+    return several(t.center) if t.center is not None else ""
+
+
+def random_affine(t: Any, form: str) -> str:
+    _only_pictures(form)
+    return call(
+        "random_affine",
+        several(t.degrees),
+        translate=several(t.translate) if t.translate is not None else "",
+        scale=several(t.scale) if t.scale is not None else "",
+        shear=several(t.shear) if t.shear is not None else "",
+        interpolation=interpolation(t, form, "nearest"),
+        fill=fill(t),
+        center=_center(t),
+    )
+
+
+def random_rotation(t: Any, form: str) -> str:
+    _only_pictures(form)
+    return call(
+        "random_rotation",
+        several(t.degrees),
+        interpolation=interpolation(t, form, "nearest"),
+        expand="true" if t.expand else "",
+        center=_center(t),
+        fill=fill(t),
+    )
+
+
+def _policy_filter(t: Any, default: str = "nearest") -> str:
+    return interpolation(t, "pil", default)
+
+
+def auto_augment(t: Any, form: str) -> str:
+    policy = str(t.policy.value)
+    return call("auto_augment", policy, interpolation=_policy_filter(t), fill=fill(t), like=_like(form))
+
+
+def rand_augment(t: Any, form: str) -> str:
+    return call(
+        "rand_augment",
+        number(t.num_ops),
+        number(t.magnitude),
+        number(t.num_magnitude_bins),
+        interpolation=_policy_filter(t),
+        fill=fill(t),
+        like=_like(form),
+    )
+
+
+def trivial_augment_wide(t: Any, form: str) -> str:
+    return call(
+        "trivial_augment_wide",
+        number(t.num_magnitude_bins),
+        interpolation=_policy_filter(t),
+        fill=fill(t),
+        like=_like(form),
+    )
+
+
+def augmix(t: Any, form: str) -> str:
+    _only_pictures(form)
+    return call(
+        "augmix",
+        number(t.severity),
+        number(t.mixture_width),
+        number(t.chain_depth),
+        number(t.alpha),
+        all_ops="" if t.all_ops else "false",
+        interpolation=_policy_filter(t, "bilinear"),
+        fill=fill(t),
+    )
+
+
+def random_erasing(t: Any, form: str, normalised: bool) -> str:
+    if form != "f32":
+        raise Unfit("its input is not float")
+    value = "random" if isinstance(t.value, str) else several(t.value)
+    if not normalised and value not in ("0", "(0, 0, 0)"):
+        raise Unfit("before normalisation only black is the same natively")
+    return call(
+        "random_erasing", p=number(t.p), scale=several(t.scale), ratio=several(t.ratio), value="" if value == "0" else value
+    )
+
+
 OPS: dict[str, Callable[[Any, str], str]] = {
     "Resize": resize,
     "CenterCrop": center_crop,
@@ -148,7 +267,27 @@ OPS: dict[str, Callable[[Any, str], str]] = {
     "RandomHorizontalFlip": with_p("hflip"),
     "RandomVerticalFlip": with_p("vflip"),
     "Normalize": normalize,
+    "ColorJitter": color_jitter,
+    "Grayscale": grayscale,
+    "RandomGrayscale": _chance("random_grayscale", 0.1, like=True),
+    "GaussianBlur": gaussian_blur,
+    "RandomAffine": random_affine,
+    "RandomRotation": random_rotation,
+    "RandomPosterize": _chance("random_posterize", 0.5, "bits"),
+    "RandomSolarize": _chance("random_solarize", 0.5, "threshold"),
+    "RandomAdjustSharpness": _chance("random_adjust_sharpness", 0.5, "sharpness_factor", like=True),
+    "RandomAutocontrast": _chance("random_autocontrast", 0.5, like=True),
+    "RandomEqualize": _chance("random_equalize", 0.5),
+    "RandomInvert": _chance("random_invert", 0.5),
+    "AutoAugment": auto_augment,
+    "RandAugment": rand_augment,
+    "TrivialAugmentWide": trivial_augment_wide,
+    "AugMix": augmix,
 }
+
+# Those whose result is drawn; the others give the same for the same picture.
+DRAWN = {name for name in OPS if name.startswith("Random")}
+DRAWN |= {"ColorJitter", "GaussianBlur", "AutoAugment", "RandAugment", "TrivialAugmentWide", "AugMix", "RandomErasing"}
 
 # What may stand behind the conversion to float with the same result.
 AFTER_FLOAT = {"Normalize", "RandomHorizontalFlip", "RandomVerticalFlip", "CenterCrop", "RandomCrop", "RandomErasing"}

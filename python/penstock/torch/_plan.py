@@ -7,7 +7,7 @@ import dataclasses
 import sys
 from typing import Any
 
-from . import _collate, _datasets, _samplers
+from . import _collate, _datasets, _prefix, _samplers
 from ._files import Files
 from ._lower import Lowered, lower
 from ._native import NativePlan
@@ -15,7 +15,8 @@ from ._native import NativePlan
 
 @dataclasses.dataclass
 class Plan:
-    """path: "native", "python" or "torch" (torch's own iterator, for its deprecated data pipes).
+    """path: "native", "prefix" (Python workers that begin natively), "python", or "torch" (torch's own iterator, for its
+    deprecated data pipes).
 
     why: the reason for a path that is not native. flat and lowered: as far as they could be made.
     """
@@ -53,6 +54,8 @@ def _lowered(loader: Any, before: Plan | None) -> Plan:
         plan.why = _try_native(loader, plan, before)
         if not plan.why:
             plan.path = "native"
+        elif _prefix.is_there() and plan.flat is not None and plan.lowered is not None:
+            plan.path = "prefix" if plan.lowered.ops or plan.lowered.complete else "python"
     return plan
 
 

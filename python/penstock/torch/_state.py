@@ -15,6 +15,7 @@ import torch
 
 from .. import _penstock
 from . import _samplers
+from ._python import Ready
 from ._samplers import Order
 
 VERSION = 1
@@ -31,7 +32,8 @@ class Progress:
     order: Order | None
     delivered: int = 0
     is_over: bool = False
-    epoch: Any = None  # kept in ready order only, where the job knows what was delivered
+    epoch: Any = None  # of a native path in ready order only, where the job knows what was delivered
+    ready: Ready | None = None  # of a Python path in ready order
 
 
 def facts(loader: Any) -> dict[str, Any]:
@@ -49,6 +51,8 @@ def facts(loader: Any) -> dict[str, Any]:
         "in_order": bool(loader.in_order),
         "rank": -1 if loader.rank is None else loader.rank,
         "world": -1 if loader.world is None else loader.world,
+        # An iterable is gone through by each worker: another number is another order.
+        "num_workers of an iterable dataset": loader.num_workers if loader._dataset_kind != 0 else -1,
     }
 
 
@@ -60,6 +64,8 @@ def save(loader: Any, progress: Progress | None, epochs: int) -> dict[str, Any]:
     state.update(
         is_open=True, number=progress.number, delivered=progress.delivered, base_seed=progress.base_seed, rng=progress.rng
     )
+    if progress.ready is not None:
+        state.update(unit=progress.ready.unit, done=torch.tensor(progress.ready.done, dtype=torch.int64))
     if progress.order is not None and not _samplers.is_regenerable(loader):
         state.update(_given(progress.order))
     if progress.epoch is not None:

@@ -10,7 +10,7 @@ import PIL.Image
 import pytest
 import torch
 import torch.utils.data
-from dropin_tools import assert_equal_runs, assert_same, evaluation, folder
+from dropin_tools import PARTLY, assert_equal_runs, assert_same, evaluation, folder
 from torchvision import datasets, transforms
 
 import penstock
@@ -52,7 +52,7 @@ def test_subclassed_transform(photos):
 def test_lambda_in_the_middle(photos, workers):
     steps = [transforms.Resize((20, 16)), transforms.ToTensor(), transforms.Lambda(invert), transforms.Normalize([0.5], [0.5])]
     dataset = folder(photos, transforms.Compose(steps))
-    loader = assert_equal_runs(lambda kind: kind(dataset, 8, True, num_workers=workers), path="python")
+    loader = assert_equal_runs(lambda kind: kind(dataset, 8, True, num_workers=workers), path=PARTLY)
     assert "invert" in loader.explain()
 
 
@@ -126,7 +126,7 @@ def test_iterable_that_shards_itself(workers):
 
 def test_no_auto_collation(photos):
     dataset = folder(photos)
-    assert_equal_runs(lambda kind: kind(dataset, None, True), path="python", epochs=1)
+    assert_equal_runs(lambda kind: kind(dataset, None, True), path=PARTLY, epochs=1)
 
 
 def test_sampler_without_a_length(photos):
@@ -205,7 +205,7 @@ def test_file_that_only_pillow_reads_is_still_delivered(own_photos):
 
 def test_formats_that_are_not_native_run_as_they_are(own_photos):
     PIL.Image.new("RGB", (30, 30), (1, 2, 3)).save(own_photos / "ant" / "zzz.bmp")
-    assert_equal_runs(lambda kind: kind(folder(own_photos), 4), path="python", epochs=1)
+    assert_equal_runs(lambda kind: kind(folder(own_photos), 4), path=PARTLY, epochs=1)
 
 
 def test_links(own_photos, tmp_path):

@@ -6,6 +6,7 @@ import torch
 from dropin_tools import MEAN, STD
 from torchvision import transforms as v1
 
+import penstock
 from penstock.torch._lower import lower
 
 try:
@@ -140,3 +141,59 @@ def test_a_method_patched_on_the_class_is_seen(monkeypatch):
 
 def test_no_transform_leaves_pictures():
     assert not lower(None).complete and not lower(v1.Compose([v1.CenterCrop(9)])).complete
+
+
+def _has(op: str) -> bool:
+    try:
+        penstock.check_pipeline(f"decode | {op}")
+    except penstock.PipelineError:
+        return False
+    return True
+
+
+# The recipes' other ops: what they become where this build has them.
+RECIPE_OPS = [
+    (lambda m: m.ColorJitter(0.4, (0.5, 1.5), 0, 0.1), "color_jitter(brightness=(0.6, 1.4), contrast=(0.5, 1.5), hue=(-0.1, 0.1))"),
+    (lambda m: m.Grayscale(3), "grayscale(3)"),
+    (lambda m: m.RandomGrayscale(0.2), "random_grayscale(p=0.2)"),
+    (lambda m: m.GaussianBlur(3, 0.5), "gaussian_blur((3, 3), sigma=(0.5, 0.5))"),
+    (lambda m: m.RandomAffine(5, (0.1, 0.2), (0.9, 1.1), 3), "random_affine((-5, 5), translate=(0.1, 0.2), scale=(0.9, 1.1), shear=(-3, 3))"),
+    (lambda m: m.RandomRotation(9, fill=3, expand=True), "random_rotation((-9, 9), expand=true, fill=3)"),
+    (lambda m: m.RandomPosterize(3), "random_posterize(3)"),
+    (lambda m: m.RandomSolarize(128, 0.3), "random_solarize(128, p=0.3)"),
+    (lambda m: m.RandomAdjustSharpness(2), "random_adjust_sharpness(2)"),
+    (lambda m: m.RandomAutocontrast(), "random_autocontrast"),
+    (lambda m: m.RandomEqualize(0.1), "random_equalize(p=0.1)"),
+    (lambda m: m.RandomInvert(), "random_invert"),
+    (lambda m: m.AutoAugment(v1.AutoAugmentPolicy.CIFAR10), "auto_augment(cifar10)"),
+    (lambda m: m.RandAugment(3, 7), "rand_augment(3, 7, 31)"),
+    (lambda m: m.TrivialAugmentWide(interpolation=v1.InterpolationMode.BILINEAR), "trivial_augment_wide(31, interpolation=bilinear)"),
+    (lambda m: m.AugMix(severity=2), "augmix(2, 3, -1, 1)"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("module", [v1, v2], ids=["v1", "v2"])
+@pytest.mark.parametrize("at", range(len(RECIPE_OPS)))
+def test_ops_of_recipes(module, at):
+    if module is None:
+        pytest.skip("this torchvision has no transforms v2")
+    make, op = RECIPE_OPS[at]
+    if not _has(op):
+        pytest.skip(f"this build has no {op}")
+    lowered = lower(module.Compose([make(module), module.ToTensor()]))
+    assert lowered.complete and lowered.ops == [op], lowered.steps
+    assert lowered.drawn == (not op.startswith("grayscale"))
+
+
+ERASE = "random_erasing(p={}, scale=(0.02, 0.33), ratio=(0.3, 3.3){})"
+
+
+@pytest.mark.skipif(not _has("random_erasing"), reason="this build has no random_erasing")
+def test_random_erasing_stands_where_it_stood():
+    normal = v1.Normalize(MEAN, STD)
+    assert lower(v1.Compose([v1.ToTensor(), v1.RandomErasing(1)])).ops == [ERASE.format(1, "")]
+    lowered = lower(v1.Compose([v1.ToTensor(), normal, v1.RandomErasing(0.1, value="random")]))
+    assert lowered.complete and lowered.ops == [NORMAL, ERASE.format(0.1, ", value=random")]
+    grey = v1.RandomErasing(value=(0.5, 0.5, 0.5))
+    assert lower(v1.Compose([v1.ToTensor(), normal, grey])).complete
+    assert not lower(v1.Compose([v1.ToTensor(), grey, normal])).complete
