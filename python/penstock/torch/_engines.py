@@ -7,7 +7,7 @@ import os
 import threading
 import weakref
 
-from .._penstock import Engine, settings
+from .._penstock import Engine, SettingError, settings
 
 
 class Shared:
@@ -21,7 +21,7 @@ class Shared:
 
 
 _lock = threading.Lock()
-_engines: weakref.WeakValueDictionary[tuple[int, int, int], Shared] = weakref.WeakValueDictionary()
+_engines: weakref.WeakValueDictionary[tuple[int, int, int, int | str], Shared] = weakref.WeakValueDictionary()
 
 
 def worker_count(num_workers: int) -> int:
@@ -29,11 +29,20 @@ def worker_count(num_workers: int) -> int:
     return min(max(num_workers, 1), int(settings()["cpus"]))
 
 
-def acquire(num_workers: int, memory: int) -> Shared:
+def _make(workers: int, memory: int, cache: int | str) -> Engine:
+    if not cache:
+        return Engine(workers, memory)
+    try:
+        return Engine(workers, memory, cache)
+    except TypeError:
+        raise SettingError(f"cache={cache!r}: this build of penstock keeps no prepared samples; use cache=0") from None
+
+
+def acquire(num_workers: int, memory: int, cache: int | str = 0) -> Shared:
     """The engine for these settings. It ends when the last holder is gone; in a forked child a new one is made."""
-    key = (os.getpid(), worker_count(num_workers), memory)
+    key = (os.getpid(), worker_count(num_workers), memory, cache)
     with _lock:
         shared = _engines.get(key)
         if shared is None or shared.engine.closed:
-            shared = _engines[key] = Shared(Engine(key[1], memory))
+            shared = _engines[key] = Shared(_make(key[1], memory, cache))
         return shared

@@ -75,8 +75,8 @@ def _costs(plan: Plan, stats: dict[str, Any]) -> list[str]:
     for name, runs, seconds in stats.get("stages", []):
         if runs:
             lines.append(f"  {name}: {seconds / runs * 1e3:.3f} ms a sample")
-    for name, (runs, seconds) in stats.get("python", {}).items():
-        lines.append(f"  {name}: {seconds / runs * 1e3:.3f} ms a batch")
-    if stats.get("mean_sample_s"):
-        lines.append(f"  Python dataset: {stats['mean_sample_s'] * 1e3:.3f} ms a sample")
+    if stats.get("python_batch_s"):
+        lines.append(f"  targets and collation in Python: {stats['python_batch_s'] * 1e3:.3f} ms a batch")
+    if stats.get("sample_s"):
+        lines.append(f"  the dataset in the workers: {stats['sample_s'] * 1e3:.3f} ms a sample")
     return ["measured:", *lines] if lines else []

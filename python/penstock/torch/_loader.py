@@ -27,7 +27,7 @@ class DataLoader(_Base):
 
     seed: draws the order and the augmentations from a generator of its own, where `generator` is not given.
     on_error: what a bad sample does, natively: "raise", "skip:N", "retry:N" or "skip:N,retry:M".
-    cache, memory: bytes for prepared samples, and for everything (0 = none; 0 = chosen by the machine).
+    cache: bytes for decoded samples, or "auto" (0 = none). memory: bytes for everything (0 = chosen by the machine).
     engine: a penstock.Engine to share; else one is shared by the loaders of this process that ask for the same.
     device: where tensors are moved, as in Tensor.to. rank, world: this process's share of the batches; without them, and
     without a DistributedSampler, every process gets the whole dataset, as with torch.
@@ -58,7 +58,7 @@ class DataLoader(_Base):
         in_order: bool = True,
         seed: int | None = None,
         on_error: str = "raise",
-        cache: int = 0,
+        cache: int | str = 0,
         memory: int = 0,
         engine: Engine | None = None,
         device: Any = None,
@@ -106,7 +106,7 @@ class DataLoader(_Base):
         self._base_seed: int | None = None
         self._runner: Any = None
         self._running: Callable[[], Any] = lambda: None
-        self._python_costs: dict[str, tuple[int, float]] = {}
+        self._last_stats: dict[str, Any] = {}
 
     # ---- iteration --------------------------------------------------------------------------------------------------
 
@@ -241,10 +241,8 @@ class DataLoader(_Base):
             "path": plan.path if plan else "",
             "epochs": self._epochs,
             "delivered": progress.delivered if progress else 0,
-            "python": dict(self._python_costs),
         }
-        stats.update(epoch.stats() if epoch is not None else {})
-        return stats
+        return {**stats, **(epoch.stats() if epoch is not None else self._last_stats)}
 
 
 class _Iterator:
@@ -268,6 +266,7 @@ class _Iterator:
         except StopIteration:
             self._progress.is_over = True
             self._progress.epoch = None
+            self._loader._last_stats = self._epoch.stats()
             self._epoch.close()
             self._epoch = None
             raise

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import time
 from typing import Any
 
 import numpy
@@ -38,7 +39,6 @@ class NativePlan:
     files: Files
     collate: Collate
     python_only: set[int] = dataclasses.field(default_factory=set)  # flat indices that only Python can read
-    python_seconds: float = 0.0
 
 
 class _Memory:
@@ -72,6 +72,7 @@ class NativeEpoch:
         self.in_order = loader.in_order or not self.even or len(numpy.unique(self.flat)) < len(self.flat)
         self.bounds = numpy.concatenate(([0], numpy.cumsum(order.sizes()))) if not self.even else None
         self.job: Any = None
+        self.python_s, self.python_runs = 0.0, 0  # targets and collation in Python
         self._inverse: numpy.ndarray | None = None
         self._spare: list[tuple[torch.Tensor, int]] = []
         self._open(ready)
@@ -88,7 +89,7 @@ class NativeEpoch:
         if begin >= len(ids) and ready is None:
             self.job = None
             return
-        self._shared = None if loader.engine is not None else _engines.acquire(loader.num_workers, loader.memory)
+        self._shared = None if loader.engine is not None else _engines.acquire(loader.num_workers, loader.memory, loader.cache)
         engine = loader.engine if self._shared is None else self._shared.engine
         self.job = _penstock.Job(
             engine,
@@ -246,13 +247,22 @@ class NativeEpoch:
 
     def _finish(self, images: Any, flat: numpy.ndarray) -> Any:
         collate, leaves = self.plan.collate, self.plan.flat.leaves
-        plain = collate.kind == "default" and all(leaf.dataset.target_transform is None for leaf in leaves)
-        with contextlib.nullcontext() if plain else self._user_rng():
-            if collate.kind == "user":
-                return collate.call([(self._single(x), y) for x, y in zip(images, self._labels(flat))])
-            labels = self._collated_labels(flat)
-            batch = torch.stack(images) if isinstance(images, list) else images
-            return [batch, labels] if collate.kind == "default" else collate.call(batch, labels)
+        if collate.kind == "default" and all(leaf.dataset.target_transform is None for leaf in leaves):
+            return self._collated(images, flat)
+        began = time.perf_counter()
+        with self._user_rng():
+            made = self._collated(images, flat)
+        self.python_s += time.perf_counter() - began
+        self.python_runs += 1
+        return made
+
+    def _collated(self, images: Any, flat: numpy.ndarray) -> Any:
+        collate = self.plan.collate
+        if collate.kind == "user":
+            return collate.call([(self._single(x), y) for x, y in zip(images, self._labels(flat))])
+        labels = self._collated_labels(flat)
+        batch = torch.stack(images) if isinstance(images, list) else images
+        return [batch, labels] if collate.kind == "default" else collate.call(batch, labels)
 
     def _single(self, image: torch.Tensor) -> torch.Tensor:
         if not self.plan.lowered.image:
@@ -262,7 +272,10 @@ class NativeEpoch:
         return tv_tensors.Image(image)
 
     def stats(self) -> dict[str, Any]:
-        return {} if self.job is None or self.job.closed else self.job.stats()
+        stats = {} if self.job is None or self.job.closed else self.job.stats()
+        if self.python_runs:
+            stats["python_batch_s"] = self.python_s / self.python_runs
+        return stats
 
 
 def _stand_ins(ids: numpy.ndarray, replaced: numpy.ndarray) -> numpy.ndarray:

@@ -225,7 +225,8 @@ def test_collate_of_the_users_own(photos):
         return {"x": torch.stack([x for x, _ in samples]), "y": [y for _, y in samples], "n": len(samples)}
 
     loader = assert_equal_runs(lambda kind: kind(dataset, 8, collate_fn=as_dict))
-    assert "as_dict" in loader.explain()
+    assert "as_dict" in loader.explain() and "collation in Python:" in loader.explain()
+    assert "decode" in loader.explain().split("measured:")[1] and loader.stats()["samples"] == 60
 
 
 def test_ragged_pictures(photos):
