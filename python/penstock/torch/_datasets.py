@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """From a dataset of torchvision to a flat list of files: what lies under Subset, random_split and ConcatDataset.
 
-A leaf is an ImageFolder (or a DatasetFolder with torchvision's own loader) of exact type; its `.samples` as they stand are
-the truth, edited or not. The layers above only choose and join, which is one table from outer index to flat index.
+A leaf is an ImageFolder (or a DatasetFolder with torchvision's own loader) of exact type; its `.samples` as they
+stand are the truth, edited or not. The layers above only choose and join, which is one table from outer index to flat
+index.
 """
 
 from __future__ import annotations

@@ -48,8 +48,8 @@ def _transforms(plan: Plan) -> list[str]:
 def _targets(plan: Plan) -> list[str]:
     if plan.flat is None:
         return []
-    changes = [leaf.dataset.target_transform for leaf in plan.flat.leaves]
-    return [f"target_transform: Python, for each sample at delivery: {change!r}" for change in changes if change is not None]
+    changes = [leaf.dataset.target_transform for leaf in plan.flat.leaves if leaf.dataset.target_transform is not None]
+    return [f"target_transform: Python, for each sample at delivery: {change!r}" for change in changes]
 
 
 def _collation(loader: Any, plan: Plan) -> list[str]:

@@ -29,8 +29,9 @@ class DataLoader(_Base):
     on_error: what a bad sample does, natively: "raise", "skip:N", "retry:N" or "skip:N,retry:M".
     cache: bytes for decoded samples, or "auto" (0 = none). memory: bytes for everything (0 = chosen by the machine).
     engine: a penstock.Engine to share; else one is shared by the loaders of this process that ask for the same.
-    device: where tensors are moved, as in Tensor.to. rank, world: this process's share of the batches; without them, and
-    without a DistributedSampler, every process gets the whole dataset, as with torch.
+    device: where tensors are moved, as in Tensor.to.
+    rank, world: this process's share of the batches; without them, and without a DistributedSampler, every process
+    gets the whole dataset, as with torch.
     native: "auto", False (never lower anything) or True (an error where the whole cannot be native).
 
     num_workers is an upper bound for the native path's threads. in_order=False delivers what is ready first.
@@ -216,7 +217,7 @@ class DataLoader(_Base):
         if self._resume is not None:
             return dict(self._resume)
         if self._dataset_kind == 0 and self._progress is not None and self._progress.order is None:
-            raise SettingError("the sampler of this loader does not say how long it is, so its order cannot be saved; give it a __len__")
+            raise SettingError("the sampler does not say how long it is: its order cannot be saved; give it a __len__")
         return _state.save(self, self._progress, self._epochs)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

@@ -30,7 +30,8 @@ class Lowered:
 
     ops: the native prefix, without finish. finish: what writes the batch, or "" for a picture that Python gets as PIL.
     form: what stands after the prefix: "pil", "u8" (CHW tensor), "f32" (CHW tensor in 0..1 or normalised).
-    image: whether the tensor is a tv_tensors.Image there. drawn: whether the prefix draws anything at random. rest: the transforms Python still has to apply.
+    image: whether the tensor is a tv_tensors.Image there. drawn: whether the prefix draws anything at random.
+    rest: the transforms Python still has to apply.
     """
 
     steps: list[Step]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The native path: an epoch of a lowered dataset, prepared by the engine's threads in this process.
 
-Tensors lie over the batch's own memory, without a copy, and may be written to: a batch belongs to the caller. Labels, and
-what the user gave for targets and collation, are handled here at delivery.
+Tensors lie over the batch's own memory, without a copy, and may be written to: a batch belongs to the caller. Labels,
+and what the user gave for targets and collation, are handled here at delivery.
 """
 
 from __future__ import annotations
@@ -89,7 +89,9 @@ class NativeEpoch:
         if begin >= len(ids) and ready is None:
             self.job = None
             return
-        self._shared = None if loader.engine is not None else _engines.acquire(loader.num_workers, loader.memory, loader.cache)
+        self._shared = None  # keeps an engine that loaders share
+        if loader.engine is None:
+            self._shared = _engines.acquire(loader.num_workers, loader.memory, loader.cache)
         engine = loader.engine if self._shared is None else self._shared.engine
         self.job = _penstock.Job(
             engine,
@@ -240,7 +242,7 @@ class NativeEpoch:
         return default_collate(tuple(self._labels(flat)))
 
     def _user_rng(self) -> contextlib.AbstractContextManager[None]:
-        """With workers, user code at delivery draws from the batch's own seed; without, from the caller's, as in torch."""
+        """With workers, user code at delivery draws from the batch's own seed; else from the caller's, as in torch."""
         if self.loader.num_workers == 0:
             return contextlib.nullcontext()
         return seeded(mix(self.seed, self.step))

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The table of torchvision's transforms and the native ops that do the same.
 
-Each function takes a transform, whose exact type is known, and the form its input has ("pil", "u8", "f32"), and gives the
-op's text. Unfit says why this one cannot be native. Attribute names are those that torchvision's versions 1 and 2 share
-unless said otherwise.
+Each function takes a transform, whose exact type is known, and the form its input has ("pil", "u8", "f32"), and gives
+the op's text. Unfit says why this one cannot be native. Attribute names are those that torchvision's versions 1 and 2
+share unless said otherwise.
 """
 
 from __future__ import annotations
@@ -253,9 +253,8 @@ def random_erasing(t: Any, form: str, normalised: bool) -> str:
     value = "random" if isinstance(t.value, str) else several(t.value)
     if not normalised and value not in ("0", "(0, 0, 0)"):
         raise Unfit("before normalisation only black is the same natively")
-    return call(
-        "random_erasing", p=number(t.p), scale=several(t.scale), ratio=several(t.ratio), value="" if value == "0" else value
-    )
+    value = "" if value == "0" else value
+    return call("random_erasing", p=number(t.p), scale=several(t.scale), ratio=several(t.ratio), value=value)
 
 
 OPS: dict[str, Callable[[Any, str], str]] = {

@@ -15,8 +15,8 @@ from ._native import NativePlan
 
 @dataclasses.dataclass
 class Plan:
-    """path: "native", "prefix" (Python workers that begin natively), "python", or "torch" (torch's own iterator, for its
-    deprecated data pipes).
+    """path: "native", "prefix" (Python workers that begin natively), "python", or "torch" (torch's own iterator, for
+    its deprecated data pipes).
 
     why: the reason for a path that is not native. flat and lowered: as far as they could be made.
     """

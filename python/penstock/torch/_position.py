@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Places a fresh job at a position of its epoch, through a state that says so.
 
-A job's state is a documented, frozen layout: a header, tagged sections, a checksum. A fresh job's own state with another
-prefix is the state of that job after so many samples.
+A job's state is a documented, frozen layout: a header, tagged sections, a checksum. A fresh job's own state with
+another prefix is the state of that job after so many samples.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The native prefix inside a Python worker: one sample through it, then what is left as the user wrote it.
 
-Used where not all transforms are known, and where files cannot be listed natively. A sample that the engine refuses goes the
-user's way from the start, so that what Pillow reads is delivered and what it refuses raises Pillow's exception.
+Used where not all transforms are known, and where files cannot be listed natively. A sample that the engine refuses
+goes the user's way from the start, so that what Pillow reads is delivered and what it refuses raises Pillow's
+exception.
 """
 
 from __future__ import annotations

@@ -51,8 +51,8 @@ class Ready:
 class PythonEpoch:
     """Batches of one epoch of a map-style dataset; `order` is a list, or an iterator where the sampler has no end.
 
-    start: batches that were delivered before, in order. done: in ready order, the places in the epoch's order of what was
-    delivered: of samples where the runner regroups them, else of batches (`unit`).
+    start: batches that were delivered before, in order. done: in ready order, the places in the epoch's order of what
+    was delivered: of samples where the runner regroups them, else of batches (`unit`).
     """
 
     def __init__(

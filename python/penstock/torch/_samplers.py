@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The order of one epoch: which index comes when, in which batches, drawn exactly as torch draws it.
 
-torch makes an iterator over the batch sampler, draws `base_seed`, and reads indices afterwards; with workers it makes that
-iterator once more after the draw. The same is done here in the same sequence, so that the same seeds give the same order
-and leave the generators in the same state. The one difference: an epoch's indices are read at its start, not as it goes.
+torch makes an iterator over the batch sampler, draws `base_seed`, and reads indices afterwards; with workers it makes
+that iterator once more after the draw. The same is done here in the same sequence, so that the same seeds give the
+same order and leave the generators in the same state. The one difference: an epoch's indices are read at its start,
+not as it goes.
 """
 
 from __future__ import annotations
@@ -161,8 +162,10 @@ def rng_snapshot(loader: Any) -> list[torch.Tensor]:
 
 
 def replay(loader: Any, states: list[torch.Tensor]) -> Order:
-    """The order that was drawn when the generators stood at `states`. The user's generators go on behind it, as they did
-    then; torch's default one is left as it is now."""
+    """The order that was drawn when the generators stood at `states`.
+
+    The user's generators go on behind it, as they did then; torch's default one is left as it is now.
+    """
     own = generators(loader)
     expected = len(own) + (1 if draws_from_global(loader) else 0)
     if len(states) != expected:
@@ -183,7 +186,7 @@ def replay(loader: Any, states: list[torch.Tensor]) -> Order:
 
 
 def share(order: Order, rank: int, world: int, drop: bool) -> Order:
-    """Batches are dealt in turn. With drop, steps that not every rank has are left out; else they begin the epoch anew."""
+    """Batches are dealt in turn. With drop, steps that not every rank has are left out; else the epoch begins anew."""
     count = len(order)
     steps = count // world if drop else -(-count // world)
     return from_batches([order.batch((step * world + rank) % count) for step in range(steps)])

@@ -61,9 +61,8 @@ def save(loader: Any, progress: Progress | None, epochs: int) -> dict[str, Any]:
     state["generators"] = [generator.get_state() for generator in _samplers.generators(loader)]
     if progress is None or progress.is_over:
         return state
-    state.update(
-        is_open=True, number=progress.number, delivered=progress.delivered, base_seed=progress.base_seed, rng=progress.rng
-    )
+    state.update(is_open=True, number=progress.number, delivered=progress.delivered)
+    state.update(base_seed=progress.base_seed, rng=progress.rng)
     if progress.ready is not None:
         state.update(unit=progress.ready.unit, done=torch.tensor(progress.ready.done, dtype=torch.int64))
     if progress.order is not None and not _samplers.is_regenerable(loader):
@@ -76,7 +75,7 @@ def save(loader: Any, progress: Progress | None, epochs: int) -> dict[str, Any]:
 def _given(order: Order) -> dict[str, Any]:
     if order.ids is None:
         raise _penstock.StateError(
-            "the sampler gives indices that are no whole numbers; such an order cannot be saved: use a sampler of torch's own"
+            "the sampler gives indices that are no whole numbers; such an order cannot be saved"
         )
     sizes = torch.tensor(order.sizes(), dtype=torch.int64)
     return {"ids": torch.from_numpy(numpy.ascontiguousarray(order.ids)), "sizes": sizes}
@@ -91,8 +90,9 @@ def check(loader: Any, state: Mapping[str, Any]) -> None:
         raise _penstock.StateError(f"the state is of version {version}, this penstock reads version {VERSION}")
     saved, now = state["facts"], facts(loader)
     for name, value in now.items():
-        if saved.get(name) != value:
-            raise _penstock.StateError(f"{name} differs: the state was saved with {saved.get(name)}, this loader has {value}")
+        then = saved.get(name)
+        if then != value:
+            raise _penstock.StateError(f"{name} differs: the state was saved with {then}, this loader has {value}")
 
 
 def order_of(loader: Any, state: Mapping[str, Any]) -> Order:

@@ -32,7 +32,12 @@ def test_deterministic_recipe(photos, options, workers):
         [transforms.CenterCrop(64), transforms.ToTensor()],
         [transforms.Resize(16, transforms.InterpolationMode.BICUBIC), transforms.CenterCrop(16), transforms.ToTensor()],
         [transforms.Pad(2, fill=9), transforms.CenterCrop(30), transforms.PILToTensor()],
-        [transforms.RandomHorizontalFlip(1.0), transforms.RandomVerticalFlip(0.0), transforms.CenterCrop(9), transforms.ToTensor()],
+        [
+            transforms.RandomHorizontalFlip(1.0),
+            transforms.RandomVerticalFlip(0.0),
+            transforms.CenterCrop(9),
+            transforms.ToTensor(),
+        ],
     ],
     ids=str,
 )

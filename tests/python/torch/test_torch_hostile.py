@@ -50,8 +50,8 @@ def test_subclassed_transform(photos):
 
 @pytest.mark.parametrize("workers", [0, 1])
 def test_lambda_in_the_middle(photos, workers):
-    steps = [transforms.Resize((20, 16)), transforms.ToTensor(), transforms.Lambda(invert), transforms.Normalize([0.5], [0.5])]
-    dataset = folder(photos, transforms.Compose(steps))
+    steps = [transforms.Resize((20, 16)), transforms.ToTensor(), transforms.Lambda(invert)]
+    dataset = folder(photos, transforms.Compose([*steps, transforms.Normalize([0.5], [0.5])]))
     loader = assert_equal_runs(lambda kind: kind(dataset, 8, True, num_workers=workers), path=PARTLY)
     assert "invert" in loader.explain()
 
@@ -222,8 +222,9 @@ def test_links(own_photos, tmp_path):
 
 
 def _python(code: str, **environment: str) -> str:
+    command = [sys.executable, "-c", textwrap.dedent(code)]
     env = {**os.environ, **environment}
-    done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, timeout=120, env=env)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=env)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

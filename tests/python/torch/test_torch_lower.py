@@ -153,11 +153,13 @@ def _has(op: str) -> bool:
 
 # The recipes' other ops: what they become where this build has them.
 RECIPE_OPS = [
-    (lambda m: m.ColorJitter(0.4, (0.5, 1.5), 0, 0.1), "color_jitter(brightness=(0.6, 1.4), contrast=(0.5, 1.5), hue=(-0.1, 0.1))"),
+    (lambda m: m.ColorJitter(0.4, (0.5, 1.5), 0, 0.1),
+     "color_jitter(brightness=(0.6, 1.4), contrast=(0.5, 1.5), hue=(-0.1, 0.1))"),
     (lambda m: m.Grayscale(3), "grayscale(3)"),
     (lambda m: m.RandomGrayscale(0.2), "random_grayscale(p=0.2)"),
     (lambda m: m.GaussianBlur(3, 0.5), "gaussian_blur((3, 3), sigma=(0.5, 0.5))"),
-    (lambda m: m.RandomAffine(5, (0.1, 0.2), (0.9, 1.1), 3), "random_affine((-5, 5), translate=(0.1, 0.2), scale=(0.9, 1.1), shear=(-3, 3))"),
+    (lambda m: m.RandomAffine(5, (0.1, 0.2), (0.9, 1.1), 3),
+     "random_affine((-5, 5), translate=(0.1, 0.2), scale=(0.9, 1.1), shear=(-3, 3))"),
     (lambda m: m.RandomRotation(9, fill=3, expand=True), "random_rotation((-9, 9), expand=true, fill=3)"),
     (lambda m: m.RandomPosterize(3), "random_posterize(3)"),
     (lambda m: m.RandomSolarize(128, 0.3), "random_solarize(128, p=0.3)"),
@@ -167,7 +169,8 @@ RECIPE_OPS = [
     (lambda m: m.RandomInvert(), "random_invert"),
     (lambda m: m.AutoAugment(v1.AutoAugmentPolicy.CIFAR10), "auto_augment(cifar10)"),
     (lambda m: m.RandAugment(3, 7), "rand_augment(3, 7, 31)"),
-    (lambda m: m.TrivialAugmentWide(interpolation=v1.InterpolationMode.BILINEAR), "trivial_augment_wide(31, interpolation=bilinear)"),
+    (lambda m: m.TrivialAugmentWide(interpolation=v1.InterpolationMode.BILINEAR),
+     "trivial_augment_wide(31, interpolation=bilinear)"),
     (lambda m: m.AugMix(severity=2), "augmix(2, 3, -1, 1)"),
 ]  # fmt: skip
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Python paths under the loader: a native prefix in the workers, persistent workers, iterables, ready order, state."""
+"""The Python paths under the loader: a native prefix, workers that persist, iterables, ready order, state."""
 
 import pickle
 
@@ -50,7 +50,8 @@ def test_a_prefix_that_draws_follows_the_seed_and_not_the_workers(photos):
     dataset = folder(photos, transforms.Compose(random))
     results = []
     for workers, seed in ((1, 4), (2, 4), (1, 5)):
-        loader, batches, _ = run(DataLoader, lambda kind: kind(dataset, 8, sampler=range(12), num_workers=workers), seed=seed)
+        options = {"sampler": range(12), "num_workers": workers}
+        loader, batches, _ = run(DataLoader, lambda kind: kind(dataset, 8, **options), seed=seed)
         results.append(torch.cat([x for x, _ in batches]))
     assert loader.stats()["path"] == PARTLY
     assert torch.equal(results[0], results[1])
