@@ -9,8 +9,11 @@
  * Every function that returns int answers 0 or a small positive value on success and a negative
  * code on failure: -errno for system failures, PST_E… for ours. Functions that make an object take
  * an optional pst_error, which is filled on failure and untouched on success. All functions may be
- * called from any thread; one job is driven by one consumer at a time. After fork only the _free,
- * _close and _release functions are legal in the child; the others return PST_EFORK.
+ * called from any thread; one job is driven by one consumer at a time.
+ *
+ * A process may fork at any moment. The child makes engines of its own; of an engine or a job made
+ * before the fork only the _free and _close functions are legal there, the others return PST_EFORK.
+ * Batches and datasets may be used on.
  */
 #ifndef PENSTOCK_H
 #define PENSTOCK_H
@@ -397,6 +400,25 @@ PST_API const void *pst_batch_slot(const pst_batch_desc *desc, const pst_field *
 PST_API int pst_batch_mix(const pst_batch *batch, pst_mix *out);
 /* Gives the batch back; its memory may be reused at once. NULL is fine. */
 PST_API void pst_batch_release(pst_batch *batch);
+
+/* ---- one sample at a time ---------------------------------------------------------------------
+ */
+
+/* The pipeline on single samples, on the calling thread: no engine, no threads, no budget. For
+ * processes that run code of their own on each sample after a native part. One thread at a time per
+ * prep; one made before fork may be used in the child unless a call was under way then. */
+typedef struct pst_prep pst_prep;
+PST_API int pst_prep_new(const char *pipeline, uint64_t seed, pst_prep **out, pst_error *err);
+/* Encoded bytes to a batch of one slot, the caller's (pst_batch_release), with what the pipeline
+ * makes of the field `image`; always dense. The bytes are those that a job gives for the same seed,
+ * epoch, sample id and occurrence in the epoch. */
+PST_API int pst_prep_run(pst_prep *prep, const void *bytes, size_t size, uint64_t epoch, int64_t id,
+                         uint64_t occurrence, pst_batch **out, pst_error *err);
+/* The same of a regular file, whose path becomes the key. */
+PST_API int pst_prep_run_file(pst_prep *prep, const char *path, uint64_t epoch, int64_t id,
+                              uint64_t occurrence, pst_batch **out, pst_error *err);
+/* NULL is fine. */
+PST_API void pst_prep_free(pst_prep *prep);
 
 PST_API size_t pst_dtype_bytes(int dtype);
 /* CRC32C, as used in ledgers. Start with 0; chainable. */

@@ -17,6 +17,7 @@
 /* Everything the module owns; no globals, so that each interpreter has its own. */
 typedef struct module_state {
     PyTypeObject *engine_type, *dataset_type, *job_type, *batch_type, *view_type;
+    PyTypeObject *prep_type;
     PyObject *error, *pipeline_error, *state_error, *data_error, *setting_error;
 } module_state;
 
@@ -106,8 +107,8 @@ extern PyType_Spec pyp_batch_spec;
 PyObject *pyp_batch_take(const module_state *st, pst_batch *batch);
 const char *pyp_kind_name(int kind);
 
-/* engine.c, dataset.c, job.c */
-extern PyType_Spec pyp_engine_spec, pyp_dataset_spec, pyp_job_spec;
+/* engine.c, dataset.c, job.c, prep.c */
+extern PyType_Spec pyp_engine_spec, pyp_dataset_spec, pyp_job_spec, pyp_prep_spec;
 PyObject *pyp_settings_dict(const pst_settings *settings);
 /* Closes the job if it is open; a call under way in another thread gives up first. Releases the GIL
  * meanwhile. */

@@ -120,7 +120,8 @@ static int module_exec(PyObject *module)
         add_type(module, &st->batch_type, &pyp_batch_spec) < 0 ||
         add_type(module, &st->engine_type, &pyp_engine_spec) < 0 ||
         add_type(module, &st->dataset_type, &pyp_dataset_spec) < 0 ||
-        add_type(module, &st->job_type, &pyp_job_spec) < 0)
+        add_type(module, &st->job_type, &pyp_job_spec) < 0 ||
+        add_type(module, &st->prep_type, &pyp_prep_spec) < 0)
         return -1;
     return 0;
 }
@@ -133,6 +134,7 @@ static int module_traverse(PyObject *module, visitproc visit, void *arg)
     Py_VISIT(st->job_type);
     Py_VISIT(st->batch_type);
     Py_VISIT(st->view_type);
+    Py_VISIT(st->prep_type);
     Py_VISIT(st->error);
     Py_VISIT(st->pipeline_error);
     Py_VISIT(st->state_error);
@@ -149,6 +151,7 @@ static int module_clear(PyObject *module)
     Py_CLEAR(st->job_type);
     Py_CLEAR(st->batch_type);
     Py_CLEAR(st->view_type);
+    Py_CLEAR(st->prep_type);
     Py_CLEAR(st->error);
     Py_CLEAR(st->pipeline_error);
     Py_CLEAR(st->state_error);

@@ -108,6 +108,13 @@ class Dataset:
     def __len__(self) -> int: ...
 
 @final
+class Prep:
+    def __init__(self, pipeline: str, seed: int = 0) -> None: ...
+    def run(
+        self, source: Buffer | str | os.PathLike[str], epoch: int = 0, id: int = 0, occurrence: int = 0
+    ) -> Batch: ...
+
+@final
 class Job:
     def __init__(
         self,

@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "core/fork.h"
 #include "penstock.h"
 
 static void to_stderr(int level, const char *text, void *user)
@@ -18,6 +19,12 @@ static void to_stderr(int level, const char *text, void *user)
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards sink and sink_user */
 static void (*sink)(int, const char *, void *) = to_stderr;
 static void *sink_user;
+static psti_fork_guard guard; /* a forked child may have something to say */
+
+__attribute__((constructor)) static void guard_lock(void)
+{
+    psti_fork_guard_add(&guard, &lock, NULL, NULL);
+}
 
 void pst_log_set(void (*fn)(int level, const char *text, void *user), void *user)
 {

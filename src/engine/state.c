@@ -114,6 +114,9 @@ int pst_job_load_state(pst_job *job, const void *bytes, size_t size, pst_error *
 {
     if (!job->feed)
         return psti_fail(err, PST_ECLOSED, "state", NULL, "the engine of this job was freed");
+    if (job->engine->pid != getpid())
+        return psti_fail(err, PST_EFORK, "state", NULL, "%s; make a new engine and job",
+                         pst_strerror(PST_EFORK));
     psti_state state = {0}, now = {0};
     int rc = psti_state_decode(bytes, size, &state, err);
     if (rc == 0 && (rc = psti_feed_progress(job->feed, &now)) < 0)

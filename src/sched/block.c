@@ -330,6 +330,10 @@ const pst_batch_desc *psti_batch_desc(const pst_batch *batch)
 void psti_batch_release(pst_batch *batch)
 {
     ring *r = batch->ring;
+    if (!r) { /* of no feed, see single.c */
+        psti_free(batch);
+        return;
+    }
     if (r->pid != getpid())
         return;
     pthread_mutex_lock(&r->lock);

@@ -78,4 +78,15 @@ int psti_feed_resume(psti_feed *feed, const psti_state *state, pst_error *err);
 const pst_batch_desc *psti_batch_desc(const pst_batch *batch);
 void psti_batch_release(pst_batch *batch);
 
+/* A batch of one sample, made of a work that is ready for finish. It belongs to no feed. */
+typedef struct psti_single {
+    const psti_plan *plan;
+    psti_work *work;
+    psti_kit *kit;
+    uint64_t epoch;
+    int64_t id;
+    const char *key;
+} psti_single;
+int psti_batch_single(const psti_single *from, pst_batch **out, pst_error *err);
+
 #endif

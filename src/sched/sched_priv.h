@@ -50,7 +50,7 @@ typedef struct layout {
 typedef enum block_state { BLOCK_FREE, BLOCK_FILLING, BLOCK_READY, BLOCK_LEASED } block_state;
 
 struct pst_batch {
-    ring *ring;
+    ring *ring;      /* NULL: a batch of no feed, see single.c */
     pst_batch *next; /* free list, ready list */
     uint8_t *base;
     size_t bytes;

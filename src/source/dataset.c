@@ -35,6 +35,7 @@ psti_dataset *psti_dataset_new(psti_source_kind kind, const char *path, const ch
     data->root = root;
     data->label = -1;
     pthread_mutex_init(&data->lock, NULL);
+    psti_fork_guard_add(&data->forks, &data->lock, NULL, NULL);
     data->path = psti_strdup(PSTI_MEM_SOURCE, path);
     data->root_path = psti_strdup(PSTI_MEM_SOURCE, root_path);
     if (!data->path || !data->root_path) {
@@ -63,6 +64,7 @@ void psti_dataset_unref(psti_dataset *data)
     if (!data || atomic_fetch_sub_explicit(&data->refs, 1, memory_order_acq_rel) != 1)
         return;
     psti_verify_stop(data);
+    psti_fork_guard_remove(&data->forks);
     free_shards(data);
     for (int i = 0; i < data->splits; i++) {
         psti_free(data->split[i].name);
@@ -80,8 +82,7 @@ void psti_dataset_unref(psti_dataset *data)
     psti_free(data->path);
     if (data->root >= 0)
         close(data->root);
-    if (data->pid == getpid())
-        pthread_mutex_destroy(&data->lock);
+    pthread_mutex_destroy(&data->lock);
     psti_free(data);
 }
 

@@ -7,6 +7,7 @@
 #include <stdatomic.h>
 #include <sys/types.h>
 
+#include "core/fork.h"
 #include "source/names.h"
 #include "source/pool.h"
 #include "source/source.h"
@@ -60,7 +61,7 @@ typedef struct psti_verify {
  * Nothing is ever moved or removed. */
 struct psti_dataset {
     atomic_int refs;
-    pid_t pid; /* threads and locks of another process are not ours to touch */
+    pid_t pid; /* threads of another process are not ours to join */
     psti_source_kind kind;
     char *path; /* absolute, for messages */
     int root;   /* directory fd */
@@ -86,7 +87,8 @@ struct psti_dataset {
 
     pthread_mutex_t
         lock; /* guards what follows, and length, mtime_ns and inode of members of files */
-    psti_member *member; /* count x members */
+    psti_fork_guard forks; /* a forked child may go on reading */
+    psti_member *member;   /* count x members */
     psti_shard *shard;
     int shards_open;
     psti_id128 revision;
