@@ -43,7 +43,8 @@ extern "C" {
     X(PST_EFORK, -1009, "the object was made before fork and cannot be used in the child")         \
     X(PST_ECLOSED, -1010, "the object is closed")                                                  \
     X(PST_EDATASET, -1011, "the dataset cannot be used")                                           \
-    X(PST_EFIELD, -1012, "a field is missing or has the wrong type")
+    X(PST_EFIELD, -1012, "a field is missing or has the wrong type")                               \
+    X(PST_ECALL, -1013, "a function of the caller's failed")
 
 enum {
 #define PST_X(name, code, text) name = code,
@@ -248,13 +249,62 @@ PST_API const char *pst_dataset_split_name(const pst_dataset *data, int index);
 PST_API int pst_dataset_split(const pst_dataset *data, const char *name, const int64_t **ids,
                               int64_t *count);
 PST_API void pst_dataset_revision(const pst_dataset *data, uint8_t out[16]);
-/* "folder", "tar", "manifest", "file"; static storage. */
+/* "folder", "tar", "manifest", "file", "custom"; static storage. */
 PST_API const char *pst_dataset_kind(const pst_dataset *data);
 /* Reads one field's stored bytes. *out is malloc'ed and becomes the caller's (free with pst_free).
  */
 PST_API int pst_dataset_read(const pst_dataset *data, int64_t id, const char *field, void **out,
                              size_t *bytes, pst_error *err);
 PST_API void pst_free(void *memory);
+
+/* ---- datasets of your own ----------------------------------------------------------------------
+ */
+
+/* Where the read function puts what it fetched. Valid during the call. */
+typedef struct pst_sink pst_sink;
+
+/* A dataset whose samples a function of the caller's fetches: from an archive, a database, a
+ * service. Decoding and everything after it are the engine's. */
+typedef struct pst_custom {
+    size_t size;                  /* sizeof(pst_custom) */
+    int64_t count;                /* samples; ids are 0..count-1 */
+    const char *name;             /* required: stands for the data in states and caches; copied */
+    const pst_field_info *fields; /* copied: kind IMAGE and MASK (encoded bytes), ARRAY with format
+                                     "npy", or values: LABEL, ARRAY, META with dtype, rank and
+                                     shape, TEXT, BYTES (NULL = "image" and an int64 "label") */
+    int field_count;
+    const int64_t *labels;   /* of all samples where they are known ahead; copied (NULL = they come
+                                with the samples, or not at all: -1) */
+    const uint8_t *revision; /* 16 bytes that change when the data does (NULL = from name and count)
+                              */
+    int threads;             /* reads at once (0..256; 0 = 8) */
+    /* Fetches one sample: gives its fields to the sink (pst_sink_…), answers 0; or a negative code
+     * and says why in err, which makes it a bad sample or a read to be tried again, as the job's
+     * policy says. Called from `threads` threads at once. */
+    int (*read)(void *user, int64_t id, pst_sink *sink, pst_error *err);
+    /* Writes a sample's key into buf, answers its length or a negative code; called for each sample
+     * while the dataset is made (NULL = the id in digits). */
+    int (*key)(void *user, int64_t id, char *buf, size_t cap);
+    /* Called in each reading thread when it starts and when it ends, with what the first one
+     * returned (NULL = not). */
+    void *(*thread_begin)(void *user);
+    void (*thread_end)(void *user, void *thread);
+    /* The last call, once the dataset and its threads are gone; not when pst_dataset_custom failed
+     * (NULL = nothing to do). */
+    void (*destroy)(void *user);
+    void *user;
+} pst_custom;
+
+PST_API void pst_custom_init(pst_custom *spec);
+PST_API int pst_dataset_custom(const pst_custom *spec, pst_dataset **out, pst_error *err);
+/* field: index among the declared fields. What is refused makes the sample bad; the answer need not
+ * be looked at. bytes: copied. take: adopted, free_fn is called once they are no longer needed,
+ * from any thread, also when the field is refused. int, real: a number, in the field's type. */
+PST_API int pst_sink_bytes(pst_sink *sink, int field, const void *bytes, size_t size);
+PST_API int pst_sink_take(pst_sink *sink, int field, const void *bytes, size_t size,
+                          void (*free_fn)(void *arg), void *arg);
+PST_API int pst_sink_int(pst_sink *sink, int field, int64_t value);
+PST_API int pst_sink_real(pst_sink *sink, int field, double value);
 
 /* ---- looking at bytes and pipelines ---------------------------------------------------------- */
 

@@ -14,8 +14,12 @@
 
 #include "penstock.h"
 
+struct source;
+
 /* Everything the module owns; no globals, so that each interpreter has its own. */
 typedef struct module_state {
+    struct source
+        *sources; /* objects that read for datasets, see source.h; each leaves by itself */
     PyTypeObject *engine_type, *dataset_type, *job_type, *batch_type, *view_type;
     PyTypeObject *prep_type;
     PyObject *error, *pipeline_error, *state_error, *data_error, *setting_error;
@@ -37,6 +41,7 @@ struct job_object {
     pst_job *job;          /* NULL once closed; changes under the GIL only */
     engine_object *engine; /* a reference, kept until the object goes */
     job_object *next;
+    PyObject *dataset;       /* a reference, for what its reading raised */
     PyThread_type_lock lock; /* held by the consumer */
     pid_t pid;
     uint64_t turn; /* these two are written with the lock and the GIL held */
@@ -47,6 +52,7 @@ typedef struct dataset_object {
     PyObject ob_base;
     pst_dataset *data; /* never NULL after construction; freed with the object */
     pid_t pid;
+    struct source *source; /* of a dataset that a Python object reads for; owned by data */
 } dataset_object;
 
 typedef struct batch_object {
@@ -113,6 +119,24 @@ PyObject *pyp_settings_dict(const pst_settings *settings);
 /* Closes the job if it is open; a call under way in another thread gives up first. Releases the GIL
  * meanwhile. */
 void pyp_job_stop(job_object *self);
+
+/* custom.c, source.c: datasets that a Python object reads for */
+PyObject *pyp_custom_dataset(PyObject *module, PyObject *args, PyObject *kwargs);
+/* "Type: text (file:line)" into err's message. */
+void pyp_exception_text(PyObject *exc, PyObject *trace, pst_error *err);
+/* As pyp_raise; where a Python object's read is the reason, from the exception it raised. source
+ * may be NULL. */
+PyObject *pyp_raise_from(const module_state *st, struct source *source, const pst_error *err,
+                         int code);
+/* At the interpreter's end and in a forked child: module functions. */
+PyObject *pyp_sources_end(PyObject *module, PyObject *unused);
+PyObject *pyp_sources_after_fork(PyObject *module, PyObject *unused);
+/* Whether this thread is in Python for the engine, which may be waiting for it: then nothing may be
+ * waited for. pyp_later has run(arg) done elsewhere and answers 1; 0 when there is no need. */
+int pyp_in_call(void);
+/* Raises and returns -1 then. */
+int pyp_refuse_in_call(const module_state *st);
+int pyp_later(void (*run)(void *), void *arg);
 
 /* parse.c */
 /* O& converters: an integer in 0..2^64-1, or in the range of int64_t. */

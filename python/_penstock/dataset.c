@@ -66,12 +66,20 @@ static PyObject *dataset_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
     return self;
 }
 
+static void close_later(void *data)
+{
+    pst_dataset_close(data);
+}
+
 static void dataset_dealloc(PyObject *self)
 {
     PyTypeObject *type = Py_TYPE(self);
-    PyThreadState *thread = PyEval_SaveThread();
-    pst_dataset_close(((dataset_object *)self)->data);
-    PyEval_RestoreThread(thread);
+    pst_dataset *data = ((dataset_object *)self)->data;
+    if (!pyp_later(close_later, data)) {
+        PyThreadState *thread = PyEval_SaveThread();
+        pst_dataset_close(data);
+        PyEval_RestoreThread(thread);
+    }
     PyObject_Free(self);
     Py_DECREF(type);
 }
@@ -196,7 +204,7 @@ static PyObject *dataset_read(PyObject *self, PyObject *args)
     const int rc = pst_dataset_read(data_of(self), id, field, &memory, &bytes, &err);
     PyEval_RestoreThread(thread);
     if (rc < 0)
-        return pyp_raise(pyp_state(self), &err, rc);
+        return pyp_raise_from(pyp_state(self), ((dataset_object *)self)->source, &err, rc);
     PyObject *result = PyBytes_FromStringAndSize(memory, (Py_ssize_t)bytes);
     pst_free(memory);
     return result;
@@ -229,7 +237,7 @@ static PyGetSetDef dataset_getset[] = {
     {"classes", dataset_classes, NULL, "Class names in label order.", NULL},
     {"splits", dataset_splits, NULL, "Names of the splits.", NULL},
     {"revision", dataset_revision, NULL, "16 bytes that change when any sample does.", NULL},
-    {"kind", dataset_kind, NULL, "'folder', 'tar', 'manifest' or 'file'.", NULL},
+    {"kind", dataset_kind, NULL, "'folder', 'tar', 'manifest', 'file' or 'custom'.", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 

@@ -44,10 +44,17 @@ static PyObject *engine_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
 
 /* The pointer leaves the object first, so that no other thread finds it while the GIL is released.
  */
+static void free_later(void *engine)
+{
+    pst_engine_free(engine);
+}
+
 static void stop_threads(engine_object *self)
 {
     pst_engine *engine = self->engine;
     self->engine = NULL;
+    if (pyp_later(free_later, engine))
+        return;
     PyThreadState *thread = PyEval_SaveThread();
     pst_engine_free(engine);
     PyEval_RestoreThread(thread);
@@ -66,6 +73,8 @@ static PyObject *engine_close(PyObject *self, PyObject *unused)
 {
     (void)unused;
     engine_object *engine = (engine_object *)self;
+    if (pyp_refuse_in_call(pyp_state(self)) < 0)
+        return NULL;
     while (engine->jobs != NULL) {
         job_object *job = (job_object *)Py_NewRef((PyObject *)engine->jobs);
         pyp_job_stop(job);

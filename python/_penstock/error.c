@@ -79,6 +79,7 @@ static PyObject *error_class(const module_state *st, int code)
     case PST_EDATASET:
     case PST_EFIELD:
     case PST_ETOOMANYBAD:
+    case PST_ECALL:
     case -ENOENT:
     case -EACCES:
     case -ENOTDIR:

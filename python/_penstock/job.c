@@ -106,6 +106,7 @@ static PyObject *make_job(PyTypeObject *type, const job_args *a)
     if (self == NULL)
         return NULL;
     self->engine = (engine_object *)Py_NewRef(a->engine);
+    self->dataset = Py_NewRef(a->dataset);
     self->pid = getpid();
     self->lock = PyThread_allocate_lock();
     if (self->lock == NULL)
@@ -139,6 +140,11 @@ static void unlink_job(job_object *self)
     *at = self->next;
 }
 
+static void close_later(void *job)
+{
+    pst_job_close(job);
+}
+
 /* In a forked child the lock may be held by a thread that does not exist there, so it is left
  * alone. */
 void pyp_job_stop(job_object *self)
@@ -153,6 +159,8 @@ void pyp_job_stop(job_object *self)
         return;
     }
     pst_job_abort(job);
+    if (pyp_later(close_later, job)) /* collected inside a read: nobody uses it any more */
+        return;
     PyThreadState *thread = PyEval_SaveThread();
     PyThread_acquire_lock(self->lock, WAIT_LOCK);
     pst_job_close(job);
@@ -163,6 +171,8 @@ void pyp_job_stop(job_object *self)
 static PyObject *job_close(PyObject *self, PyObject *unused)
 {
     (void)unused;
+    if (pyp_refuse_in_call(pyp_state(self)) < 0)
+        return NULL;
     pyp_job_stop((job_object *)self);
     Py_RETURN_NONE;
 }
@@ -175,6 +185,7 @@ static void job_dealloc(PyObject *self)
     if (job->lock != NULL)
         PyThread_free_lock(job->lock);
     Py_XDECREF((PyObject *)job->engine);
+    Py_XDECREF(job->dataset);
     PyObject_Free(self);
     Py_DECREF(type);
 }
@@ -234,6 +245,12 @@ static int wait_slice(job_object *self, pst_job *job, uint64_t turn, pst_batch *
     return rc;
 }
 
+static PyObject *raise_error(PyObject *self, const pst_error *err, int code)
+{
+    const dataset_object *dataset = (dataset_object *)((job_object *)self)->dataset;
+    return pyp_raise_from(pyp_state(self), dataset->source, err, code);
+}
+
 /* next(turn): a Batch, or None when the turn is over */
 static PyObject *job_next(PyObject *self, PyObject *arg)
 {
@@ -255,7 +272,7 @@ static PyObject *job_next(PyObject *self, PyObject *arg)
         if (rc == 0)
             Py_RETURN_NONE;
         if (rc != -ETIMEDOUT)
-            return pyp_raise(pyp_state(self), &err, rc == -ECANCELED ? PST_ECLOSED : rc);
+            return raise_error(self, &err, rc == -ECANCELED ? PST_ECLOSED : rc);
         if (PyErr_CheckSignals() < 0)
             return NULL;
     }

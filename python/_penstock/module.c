@@ -111,6 +111,27 @@ static int add_codes(PyObject *module)
     return rc;
 }
 
+/* Calls os.register_at_fork(after_in_child=_after_fork) and atexit.register(_end). */
+static int add_hooks(PyObject *module)
+{
+    PyObject *end = PyObject_GetAttrString(module, "_end");
+    PyObject *child = PyObject_GetAttrString(module, "_after_fork");
+    PyObject *at_exit = PyImport_ImportModule("atexit"), *os = PyImport_ImportModule("os");
+    PyObject *none = PyTuple_New(0), *words = PyDict_New();
+    PyObject *hook = os != NULL ? PyObject_GetAttrString(os, "register_at_fork") : NULL;
+    PyObject *first = NULL, *second = NULL;
+    if (end != NULL && child != NULL && at_exit != NULL && none != NULL && words != NULL &&
+        hook != NULL && PyDict_SetItemString(words, "after_in_child", child) == 0) {
+        first = PyObject_CallMethod(at_exit, "register", "O", end);
+        second = first != NULL ? PyObject_Call(hook, none, words) : NULL;
+    }
+    const int rc = second != NULL ? 0 : -1;
+    PyObject *const all[] = {end, child, at_exit, os, none, words, hook, first, second};
+    for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++)
+        Py_XDECREF(all[i]);
+    return rc;
+}
+
 static int module_exec(PyObject *module)
 {
     module_state *st = PyModule_GetState(module);
@@ -123,7 +144,7 @@ static int module_exec(PyObject *module)
         add_type(module, &st->job_type, &pyp_job_spec) < 0 ||
         add_type(module, &st->prep_type, &pyp_prep_spec) < 0)
         return -1;
-    return 0;
+    return add_hooks(module);
 }
 
 static int module_traverse(PyObject *module, visitproc visit, void *arg)
@@ -193,6 +214,11 @@ static PyMethodDef module_methods[] = {
     {"op_help", module_op_help, METH_NOARGS,
      "op_help() -> list of (op, summary, parameters as tab-separated lines)"},
     {"merge_states", module_merge_states, METH_O, "merge_states(sequence of bytes) -> bytes"},
+    {"custom", (PyCFunction)(void (*)(void))pyp_custom_dataset, METH_VARARGS | METH_KEYWORDS,
+     "custom(object, count, name, *, threads=0, fields, labels=None, key=None, revision=None) -> "
+     "Dataset of what object.read(id) gives"},
+    {"_end", pyp_sources_end, METH_NOARGS, "Called when the interpreter ends."},
+    {"_after_fork", pyp_sources_after_fork, METH_NOARGS, "Called in a forked child."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -4,11 +4,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 from . import _penstock
 from ._batch import as_array
+from ._custom import open_custom
+from ._penstock import SettingError
 
 if TYPE_CHECKING:
     import numpy
@@ -47,19 +49,37 @@ class _Keys(Sequence):
 
 
 class Dataset:
-    """A folder, a tar file, a folder or list of tar shards, a manifest (.tsv, .jsonl) or one file.
+    """A folder, a tar file, a folder or list of tar shards, a manifest (.tsv, .jsonl), one file, or an object of yours.
 
     index_dir: where listings are remembered (None = the user's cache folder, "" = nowhere). refresh: list again.
+
+    An object with ``len()`` and ``read(i)`` fetches the bytes of samples from wherever they are; everything after that is
+    native. ``read(i)`` gives the encoded image, ``(image, label)`` or ``(image, {field: value})``; it is called from
+    `threads` threads at once (0 = 8). For these the following count, each of which may also be an attribute of the object:
+    fields: what else comes, ``{"caption": "text", "score": "f32", "box": ("f32", 4), "mask": "mask"}``, beside "image" and,
+    unless a field has that name, an int64 "label". labels: one for each sample, where they are known ahead.
+    key: a function that names a sample (``str(i)`` otherwise). name: stands for the data in saved states (the class's name
+    otherwise). revision: text or bytes that change when the data does.
     """
 
     def __init__(
         self,
-        path: str | os.PathLike[str],
+        path: str | os.PathLike[str] | Any,
         *,
         index_dir: str | os.PathLike[str] | None = None,
         threads: int = 0,
         refresh: bool = False,
+        name: str | None = None,
+        fields: Mapping[str, Any] | None = None,
+        labels: Iterable[int] | None = None,
+        key: Callable[[int], object] | None = None,
+        revision: str | bytes | None = None,
     ) -> None:
+        if callable(getattr(path, "read", None)) and hasattr(path, "__len__"):
+            self.raw, self.path = open_custom(path, threads, name, fields, labels, key, revision)
+            return
+        if not (name is None and fields is None and labels is None and key is None and revision is None):
+            raise SettingError("name, fields, labels, key and revision go with an object that has len() and read(i)")
         self.path = os.fspath(path)
         self.raw = _penstock.Dataset(self.path, index_dir, threads=threads, refresh=refresh)
 
@@ -91,7 +111,7 @@ class Dataset:
 
     @property
     def kind(self) -> str:
-        """'folder', 'tar', 'manifest' or 'file'."""
+        """'folder', 'tar', 'manifest', 'file' or 'custom'."""
         return self.raw.kind
 
     def label(self, id: int) -> int | None:

@@ -3,7 +3,7 @@
 
 import os
 from types import TracebackType
-from typing import Any, final
+from typing import Any, Callable, final
 
 from typing_extensions import Buffer
 
@@ -161,6 +161,17 @@ def version() -> str: ...
 def settings(workers: int = 0, memory: int = 0) -> dict[str, Any]: ...
 def check_pipeline(text: str, /) -> tuple[str, bytes]: ...
 def op_help() -> list[tuple[str, str, str]]: ...
+def custom(
+    object: Any,
+    count: int,
+    name: str,
+    *,
+    threads: int = 0,
+    fields: tuple[tuple[str, str, str, tuple[int, ...], str], ...],
+    labels: Buffer | None = None,
+    key: Callable[[int], object] | None = None,
+    revision: bytes | None = None,
+) -> Dataset: ...
 def merge_states(states: list[bytes], /) -> bytes: ...
 def atomic_add(buffer: Buffer, index: int, delta: int, /) -> int: ...
 def atomic_swap_if(buffer: Buffer, index: int, expected: int, wanted: int, /) -> bool: ...

@@ -41,6 +41,20 @@ int pst_dataset_open(const char *path, const pst_dataset_options *opts, pst_data
     return 0;
 }
 
+int pst_dataset_custom(const pst_custom *spec, pst_dataset **out, pst_error *err)
+{
+    pst_dataset *data = psti_calloc(PSTI_MEM_ENGINE, 1, sizeof *data);
+    if (!data)
+        return psti_fail(err, -ENOMEM, "dataset", NULL, "out of memory");
+    const int rc = psti_dataset_custom(spec, &data->data, err);
+    if (rc < 0) {
+        psti_free(data);
+        return rc;
+    }
+    *out = data;
+    return 0;
+}
+
 void pst_dataset_close(pst_dataset *data)
 {
     if (!data)
@@ -156,6 +170,41 @@ static int read_member(psti_dataset *data, int64_t id, int field, void **out, si
     return 0;
 }
 
+static int copy_out(const void *value, size_t size, void **out, size_t *bytes)
+{
+    *out = psti_malloc(PSTI_MEM_ENGINE, size ? size : 1);
+    if (!*out)
+        return -ENOMEM;
+    memcpy(*out, value, size);
+    *bytes = size;
+    return 0;
+}
+
+/* One field of a sample that the caller's function fetches, in this thread. */
+static int fetch_field(psti_dataset *data, int64_t id, int field, void **out, size_t *bytes,
+                       pst_error *err)
+{
+    psti_fetch *fetch = psti_calloc(PSTI_MEM_ENGINE, 1, sizeof *fetch);
+    if (!fetch)
+        return psti_fail(err, -ENOMEM, "read", NULL, "out of memory");
+    fetch->id = id;
+    int rc = psti_fetch_now(data, fetch);
+    const psti_part *part = &fetch->sink.part[field];
+    if (rc < 0 && err)
+        *err = fetch->sink.error;
+    else if (rc == 0 && !part->there)
+        rc = psti_fail(err, -ENOENT, "read", NULL, "the sample has no such field");
+    else if (rc == 0 && (rc = copy_out(part->bytes, part->size, out, bytes)) < 0)
+        psti_fail(err, rc, "read", NULL, "out of memory");
+    if (rc < 0 && err) {
+        err->id = id;
+        psti_error_key(err, psti_dataset_key(data, id));
+    }
+    psti_fetch_clear(fetch);
+    psti_free(fetch);
+    return rc;
+}
+
 int pst_dataset_read(const pst_dataset *data, int64_t id, const char *field, void **out,
                      size_t *bytes, pst_error *err)
 {
@@ -167,18 +216,17 @@ int pst_dataset_read(const pst_dataset *data, int64_t id, const char *field, voi
     psti_dataset_fields(data->data, &fields);
     if (index < 0)
         return psti_fail(err, PST_EFIELD, "read", key, "the dataset has no field %s", field);
+    if (psti_dataset_fetches(data->data))
+        return fetch_field(data->data, id, index, out, bytes, err);
     int rc;
     if (fields[index].member) {
         rc = read_member(data->data, id, index, out, bytes);
     } else {
         const void *value;
-        rc = psti_dataset_value(data->data, id, index, &value, bytes);
-        if (rc == 0) {
-            *out = psti_malloc(PSTI_MEM_ENGINE, *bytes ? *bytes : 1);
-            rc = *out ? 0 : -ENOMEM;
-            if (*out)
-                memcpy(*out, value, *bytes);
-        }
+        size_t size;
+        rc = psti_dataset_value(data->data, id, index, &value, &size);
+        if (rc == 0)
+            rc = copy_out(value, size, out, bytes);
     }
     return rc < 0 ? psti_fail(err, rc, "read", key, "field %s: %s", field, pst_strerror(rc)) : 0;
 }

@@ -35,6 +35,10 @@ static int make_plan(pst_prep *prep, const char *text, pst_error *err)
         return rc;
     rc = psti_plan_new(pipeline, &image, 1, &prep->plan, err);
     psti_pipeline_free(pipeline);
+    if (rc == 0 && psti_plan_mix_stage(prep->plan) >= 0)
+        rc = psti_fail(
+            err, PST_EPIPELINE, "pipeline", NULL,
+            "ops on whole batches (after ||) cannot run on single samples; leave them out");
     return rc;
 }
 

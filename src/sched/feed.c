@@ -155,7 +155,11 @@ static int feed_prepare(psti_feed *feed, pst_error *err)
 {
     psti_dataset_fields(feed->spec.data, &feed->source);
     psti_plan_outputs(feed->spec.plan, &feed->out);
-    int rc = layout_make(feed, &feed->layout, err);
+    feed->fetches = psti_dataset_fetches(feed->spec.data);
+    int rc = psti_dataset_start(feed->spec.data, err);
+    if (rc < 0)
+        return rc;
+    rc = layout_make(feed, &feed->layout, err);
     if (rc < 0)
         return rc;
     feed->way = choose_way(feed);

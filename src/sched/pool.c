@@ -131,14 +131,14 @@ void pool_signal_locked(psti_pool *pool)
 /* Where bytes have to be fetched, reads are sent ahead. */
 static void send_ahead_locked(psti_pool *pool)
 {
-    for (bool sent = true; sent && pool->cold > 0 && !pool->stopping;) {
+    for (bool sent = true; sent && !pool->stopping;) {
         sent = false;
         for (psti_feed *feed = pool->feeds; feed; feed = feed->next) {
-            task *t = task_aim_locked(feed);
+            task *t = feed->fetches || pool->cold > 0 ? task_aim_locked(feed) : NULL;
             if (!t)
                 continue;
             task_send_locked(t);
-            pool->cold--;
+            pool->cold -= !feed->fetches;
             sent = true;
         }
     }
@@ -155,7 +155,7 @@ void pool_pump_locked(psti_pool *pool)
 static task *take_of_locked(psti_feed *feed, bool aim)
 {
     if (aim)
-        return task_aim_locked(feed);
+        return feed->fetches ? NULL : task_aim_locked(feed);
     task *t = feed->runnable;
     if (t)
         feed->runnable = t->next;
@@ -310,6 +310,7 @@ void psti_pool_free(psti_pool *pool)
     psti_reader_close(pool->reader);
     for (int i = 0; pool->tasks && i < pool->task_count; i++) {
         psti_free(pool->tasks[i].reads);
+        fetch_free(&pool->tasks[i]);
         psti_buf_free(&pool->tasks[i].bytes);
     }
     psti_free(pool->tasks);

@@ -70,7 +70,10 @@ static int measure(record *rec, psti_feed *feed, const task *t, worker *w, size_
             if (rc < 0)
                 return rc;
             const size_t size = psti_dtype_bytes(feed->out[i].dtype);
-            rec->shape[i][0] = (int64_t)(rec->bytes[i] / (size ? size : 1));
+            if (feed->out[i].rank > 1) /* then it is known */
+                memcpy(rec->shape[i], feed->out[i].shape, sizeof rec->shape[i]);
+            else
+                rec->shape[i][0] = (int64_t)(rec->bytes[i] / (size ? size : 1));
         }
         rec->offset[i] = at;
         at += align_up(rec->bytes[i]);

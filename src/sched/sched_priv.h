@@ -169,6 +169,9 @@ struct task {
     atomic_int read_status;
     psti_buf bytes;
     size_t charged;
+    /* Feeds whose samples are fetched: this instead of reads and bytes. */
+    psti_fetch *fetch;
+    uint64_t fetch_charged; /* bytes counted for it: expected, then those that came */
     uint64_t submitted_ns, read_ns;
     bool unread; /* the worker that takes it tries to read it on the spot */
     int tries;
@@ -194,6 +197,8 @@ struct psti_feed {
     psti_feed_spec spec; /* data, plan, order: owned */
     const psti_source_field *source;
     const psti_plan_output *out;
+    bool fetches;       /* the caller's function brings the samples, see fetch.c */
+    double fetch_bytes; /* of a sample that is fetched, a running mean */
     way way;
     layout layout;
     ring *ring;
@@ -327,10 +332,24 @@ void task_done_locked(task *t);
 void task_count_locked(worker *w,
                        task *t); /* statistics; before the sample's batch can be published */
 void write_outputs(const psti_feed *feed, const task *t, worker *w, pst_batch *block, int slot);
-int value_of(const psti_feed *feed, int field, int64_t id, const void **value, size_t *bytes);
 /* Bytes that a sample's value takes in a batch, and writing it there. */
 int value_bytes(const psti_feed *feed, int field, const task *t, size_t *bytes);
 void value_write(const psti_feed *feed, int field, const task *t, uint8_t *dst);
+/* For code of task.c and fetch.c. */
+void task_runnable_locked(task *t);
+int value_of(const psti_feed *feed, int field, const task *t, const void **value, size_t *bytes);
+
+/* fetch.c: samples that the caller's function brings */
+int fetch_aim_locked(task *t); /* as reserving bytes: 1, 0 = not now, or negative */
+void fetch_send(task *t);
+bool fetch_worth_retrying(int status);
+void fetch_again(task *t);
+void fetch_drop(task *t); /* lets go of what came; no lock held */
+void fetch_drop_locked(task *t);
+void fetch_free(task *t);
+/* What came for a value field; false when nothing did. */
+bool fetch_value(const psti_feed *feed, int field, const task *t, const void **value,
+                 size_t *bytes);
 
 /* feed.c */
 void start_done_locked(psti_feed *feed, uint64_t start);

@@ -89,6 +89,7 @@ static void write_batch(const psti_single *from, const sketch *s, uint8_t *base)
         .world = 1,
         .epoch = from->epoch,
         .total_bytes = s->bytes,
+        .mix = {.lam = 1},
     };
     memcpy(base + sizeof(pst_batch_desc), s->field, s->fields * sizeof *s->field);
     for (int i = 0; i < outputs; i++)

@@ -20,6 +20,12 @@ static void put_runnable_locked(task *t)
     *at = t;
 }
 
+void task_runnable_locked(task *t)
+{
+    put_runnable_locked(t);
+    pool_signal_locked(t->feed->pool);
+}
+
 /* From an I/O thread, or from dispatch when there is nothing to read. */
 static void read_done(psti_read *read, int status)
 {
@@ -265,6 +271,12 @@ static int members_of(const psti_feed *feed)
     return count;
 }
 
+static int read_aim_locked(task *t)
+{
+    const int64_t total = grow_reads(t, members_of(t->feed)) ? find_members(t) : -ENOMEM;
+    return total < 0 ? (int)total : reserve_bytes_locked(t, (uint64_t)total, false);
+}
+
 /* The feed's next sample as a task of its own, counted in but not read yet; NULL when nothing may
  * be sent out. */
 task *task_aim_locked(psti_feed *feed)
@@ -279,8 +291,7 @@ task *task_aim_locked(psti_feed *feed)
     if (!r || !(feed->way == FIXED ? fixed_batch_locked(feed, r) : window_open_locked(feed, r)))
         return NULL;
     aim(t, feed, r);
-    const int64_t total = grow_reads(t, members_of(feed)) ? find_members(t) : -ENOMEM;
-    const int rc = total < 0 ? (int)total : reserve_bytes_locked(t, (uint64_t)total, false);
+    const int rc = feed->fetches ? fetch_aim_locked(t) : read_aim_locked(t);
     if (rc == 0)
         return NULL;
     commit_locked(t);
@@ -301,6 +312,10 @@ void task_send_locked(task *t)
         return;
     }
     t->unread = false;
+    if (t->feed->fetches) {
+        fetch_send(t);
+        return;
+    }
     send_reads(t);
     /* The task's own share of reads_left, so that it cannot become runnable before it is counted.
      */
@@ -325,6 +340,13 @@ static bool read_again(task *t, int status, pst_error *err)
 {
     psti_feed *feed = t->feed;
     const bool changed = status == PST_ECHANGED;
+    if (feed->fetches) {
+        if (t->tries >= feed->spec.retries || !fetch_worth_retrying(status))
+            return false;
+        t->tries++;
+        fetch_again(t);
+        return true;
+    }
     if (changed && feed->resumed) {
         psti_fail(
             err, PST_ECHANGED, "read", NULL,
@@ -384,7 +406,9 @@ static bool read_here(task *t)
 static void describe_read_failure(const task *t, int status, pst_error *err)
 {
     const psti_pool *pool = t->feed->pool;
-    if (status == PST_EBUDGET)
+    if (t->feed->fetches && t->fetch && t->fetch->sink.error.code == status)
+        *err = t->fetch->sink.error;
+    else if (status == PST_EBUDGET)
         psti_fail(err, status, "memory", NULL,
                   "its stored bytes do not fit into the part of the budget for reading (a quarter "
                   "of what %.1f MiB "
@@ -447,7 +471,7 @@ static int check_values(const task *t, pst_error *err)
         size_t bytes, want = psti_dtype_bytes(feed->out[i].dtype);
         if (feed->source[feed->spec.fields[i].source].member)
             continue;
-        if (value_of(feed, i, t->id, &value, &bytes) < 0)
+        if (value_of(feed, i, t, &value, &bytes) < 0)
             return psti_fail(err, PST_EFIELD, "read", NULL, "the sample has no field %s",
                              feed->out[i].name);
         if (feed->out[i].classes) {
@@ -508,6 +532,7 @@ void task_count_locked(worker *w, task *t)
     feed->read_runs++;
     for (int i = 0; i < t->read_count; i++)
         feed->bytes_read += t->reads[i].at.length;
+    feed->bytes_read += t->fetch_charged;
 }
 
 void task_run(worker *w, task *t)
@@ -541,6 +566,7 @@ void task_run(worker *w, task *t)
     psti_work_clear(w->work, &w->kit, feed->pool->keep);
     if (extra)
         pool_extra_give(feed->pool, extra);
+    fetch_drop(t);
     pthread_mutex_lock(&feed->pool->lock);
     task_done_locked(t);
     pthread_mutex_unlock(&feed->pool->lock);
@@ -553,6 +579,7 @@ void task_done_locked(task *t)
     psti_pool *pool = feed->pool;
     if (t->charged > pool_encoded_max_locked(pool) / (uint64_t)pool->task_count)
         release_bytes_locked(pool, t);
+    fetch_drop_locked(t);
     run *r = t->run;
     t->run = NULL;
     t->batch = NULL;
@@ -569,17 +596,22 @@ void task_done_locked(task *t)
 /* ---- values and writing
  * --------------------------------------------------------------------------- */
 
-int value_of(const psti_feed *feed, int field, int64_t id, const void **value, size_t *bytes)
+int value_of(const psti_feed *feed, int field, const task *t, const void **value, size_t *bytes)
 {
     static const int64_t no_label = -1;
-    const int rc =
-        psti_dataset_value(feed->spec.data, id, feed->spec.fields[field].source, value, bytes);
-    if (rc == -ENOENT && feed->out[field].kind == PST_LABEL) {
+    const int source = feed->spec.fields[field].source;
+    const pst_field_info *info = &feed->source[source].info;
+    if (fetch_value(feed, field, t, value, bytes))
+        return 0;
+    int rc = psti_dataset_value(feed->spec.data, t->id, source, value, bytes);
+    if (rc == -EAGAIN) /* it was to come with the sample, and did not */
+        rc = -ENOENT;
+    if (rc == -ENOENT && info->kind == PST_LABEL && info->rank == 0 && info->dtype == PST_I64) {
         *value = &no_label;
         *bytes = sizeof no_label;
         return 0;
     }
-    if (rc == -ENOENT && feed->out[field].kind == PST_TEXT) {
+    if (rc == -ENOENT && (info->kind == PST_TEXT || info->kind == PST_BYTES)) {
         *value = "";
         *bytes = 0;
         return 0;
@@ -590,7 +622,7 @@ int value_of(const psti_feed *feed, int field, int64_t id, const void **value, s
 int value_bytes(const psti_feed *feed, int field, const task *t, size_t *bytes)
 {
     const void *value;
-    const int rc = value_of(feed, field, t->id, &value, bytes);
+    const int rc = value_of(feed, field, t, &value, bytes);
     if (rc == 0 && feed->out[field].classes)
         *bytes = (size_t)feed->out[field].classes * sizeof(float);
     return rc;
@@ -602,7 +634,7 @@ void value_write(const psti_feed *feed, int field, const task *t, uint8_t *dst)
     const size_t classes = (size_t)feed->out[field].classes;
     const void *value;
     size_t bytes;
-    if (value_of(feed, field, t->id, &value, &bytes) < 0)
+    if (value_of(feed, field, t, &value, &bytes) < 0)
         return;
     if (classes) {
         memset(dst, 0, classes * sizeof one);

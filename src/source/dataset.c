@@ -10,6 +10,7 @@
 
 #include "core/memory.h"
 #include "core/status.h"
+#include "source/custom.h"
 #include "source/source_priv.h"
 
 const char *psti_kind_name(psti_source_kind kind)
@@ -17,7 +18,8 @@ const char *psti_kind_name(psti_source_kind kind)
     static const char *const names[] = {[PSTI_KIND_FOLDER] = "folder",
                                         [PSTI_KIND_TAR] = "tar",
                                         [PSTI_KIND_MANIFEST] = "manifest",
-                                        [PSTI_KIND_FILE] = "file"};
+                                        [PSTI_KIND_FILE] = "file",
+                                        [PSTI_KIND_CUSTOM] = "custom"};
     return names[kind];
 }
 
@@ -64,6 +66,7 @@ void psti_dataset_unref(psti_dataset *data)
     if (!data || atomic_fetch_sub_explicit(&data->refs, 1, memory_order_acq_rel) != 1)
         return;
     psti_verify_stop(data);
+    psti_custom_close(data->custom);
     psti_fork_guard_remove(&data->forks);
     free_shards(data);
     for (int i = 0; i < data->splits; i++) {
@@ -274,6 +277,8 @@ uint64_t psti_dataset_bytes(const psti_dataset *data)
         total += psti_column_bytes(&data->column[i], data->count);
     for (int i = 0; i < data->splits; i++)
         total += (uint64_t)data->split[i].count * sizeof(int64_t);
+    if (data->custom)
+        total += psti_custom_bytes(data->custom, data->fields);
     return total;
 }
 
@@ -283,5 +288,7 @@ int psti_dataset_value(const psti_dataset *data, int64_t id, int field, const vo
     if (id < 0 || id >= data->count || field < 0 || field >= data->fields ||
         data->field[field].member)
         return -EINVAL;
+    if (data->custom)
+        return psti_custom_value(data->custom, id, field, value, bytes);
     return psti_column_get(&data->column[data->slot[field]], id, value, bytes);
 }

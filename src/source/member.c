@@ -12,6 +12,7 @@
 #include "core/log.h"
 #include "core/memory.h"
 #include "core/status.h"
+#include "source/custom.h"
 #include "source/reader_priv.h"
 #include "source/source_priv.h"
 
@@ -59,6 +60,8 @@ uint64_t psti_dataset_sample_bytes(const psti_dataset *data, int64_t id)
  * place in it. */
 static psti_id128 identity_locked(const psti_dataset *data, int64_t id)
 {
+    if (data->custom)
+        return psti_custom_identity(data, id);
     psti_hash h;
     psti_hash_init(&h);
     const char *kind = psti_kind_name(data->kind), *key = psti_text_at(data, data->keys[id]);
@@ -157,6 +160,8 @@ int psti_dataset_extent(const psti_dataset *data, int64_t id, int field, psti_ex
 {
     if (!valid_id(data, id) || field < 0 || field >= data->fields || !data->field[field].member)
         return -EINVAL;
+    if (data->custom)
+        return -ENOTSUP; /* it has no place: psti_fetch_submit */
     const psti_member *m = psti_member_at(data, id, data->slot[field]);
     int rc = 0;
     lock_data(data);

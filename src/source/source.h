@@ -44,7 +44,8 @@ int psti_dataset_split(const psti_dataset *data, const char *name, const int64_t
 uint64_t psti_dataset_bytes(const psti_dataset *data); /* memory the manifest holds */
 
 /* A value field. *value points into the dataset: int64_t, double, or UTF-8 text of *bytes; arrays:
- * *bytes / 8 numbers. -ENOENT if absent. */
+ * *bytes / 8 numbers. -ENOENT if absent; -EAGAIN when it comes with the sample, see below, and the
+ * sample was not read yet: what keeps decoded samples must read this one again. */
 int psti_dataset_value(const psti_dataset *data, int64_t id, int field, const void **value,
                        size_t *bytes);
 uint64_t psti_dataset_sample_bytes(const psti_dataset *data, int64_t id);
@@ -71,6 +72,53 @@ int psti_dataset_renew(psti_dataset *data, int64_t id, int field, pst_error *err
  * listing); changed files are renewed, files that came or went are reported once. Idempotent. Ends
  * by itself or with the dataset. */
 void psti_dataset_verify(psti_dataset *data);
+
+/* ---- samples that the caller's function fetches
+ * ---------------------------------------------------
+ */
+
+/* Everything but threads and functions is copied; user is the dataset's once it stands. */
+int psti_dataset_custom(const pst_custom *spec, psti_dataset **out, pst_error *err);
+/* Whether samples are fetched (psti_fetch_submit) instead of read (psti_dataset_extent). */
+bool psti_dataset_fetches(const psti_dataset *data);
+/* Starts the reading threads in this process; nothing to do for other datasets. Idempotent. */
+int psti_dataset_start(psti_dataset *data, pst_error *err);
+
+/* What came for one field. */
+typedef struct psti_part {
+    const uint8_t *bytes; /* may point to small */
+    size_t size;
+    void (*free_fn)(void *arg); /* NULL: nothing to free */
+    void *arg;
+    uint64_t small;
+    bool there;
+} psti_part;
+
+struct pst_sink {
+    const psti_dataset *data;
+    psti_part part[PSTI_FIELDS_MAX]; /* by the dataset's fields */
+    int rc;                          /* of the first thing that was refused */
+    pst_error error;
+};
+
+/* One sample; caller's storage, zeroed before its first use and not moved while it holds parts. */
+typedef struct psti_fetch {
+    int64_t id;
+    bool (*wanted)(struct psti_fetch *fetch); /* asked before the caller's function is called */
+    /* Called once from a reading thread, which holds no lock. Negative: sink.error says why. */
+    void (*done)(struct psti_fetch *fetch, int status);
+    void *user;
+    pst_sink sink;
+    psti_dataset *data;      /* the queue's own */
+    struct psti_fetch *next; /* the queue's own */
+} psti_fetch;
+
+/* Never blocks. The dataset was started. Every fetch is done exactly once. */
+void psti_fetch_submit(psti_dataset *data, psti_fetch *fetch);
+/* The same in the calling thread; id alone need be set. */
+int psti_fetch_now(psti_dataset *data, psti_fetch *fetch);
+/* Lets go of the parts. Calls the caller's functions: no lock may be held. */
+void psti_fetch_clear(psti_fetch *fetch);
 
 /* ---- reading --------------------------------------------------------------------------------- */
 

@@ -18,7 +18,8 @@ typedef enum psti_source_kind {
     PSTI_KIND_FOLDER = 1,
     PSTI_KIND_TAR,
     PSTI_KIND_MANIFEST,
-    PSTI_KIND_FILE
+    PSTI_KIND_FILE,
+    PSTI_KIND_CUSTOM
 } psti_source_kind;
 
 #define PSTI_ABSENT UINT64_MAX
@@ -94,6 +95,8 @@ struct psti_dataset {
     psti_id128 revision;
     bool revision_known;
     psti_verify verify;
+
+    struct psti_custom *custom; /* samples come from the caller's function, see custom.h; or NULL */
 
     atomic_bool said_changed; /* the one message was given; stands alone */
     bool remembered;          /* opened from a remembered listing; fixed after open */

@@ -13,7 +13,9 @@
 
 enum { SAMPLES = 64, FORKS = 200, PATIENCE_S = 60 };
 static char *folder;
-static pst_dataset *data;
+static pst_dataset *data, *mine_to_read;
+static uint8_t *picture;
+static size_t picture_bytes;
 static pst_engine *engine;
 static pst_job *job;
 static atomic_bool stop;
@@ -27,6 +29,13 @@ static pst_job_options options(int batch)
     o.batch = batch;
     o.seed = 5;
     return o;
+}
+
+static int read_picture(void *user, int64_t id, pst_sink *sink, pst_error *err)
+{
+    (void)user, (void)err;
+    pst_sink_int(sink, 1, id);
+    return pst_sink_bytes(sink, 0, picture, picture_bytes);
 }
 
 static void *consume(void *arg)
@@ -113,12 +122,15 @@ static int child_main(pst_batch *held)
         return 5;
     if (!two_batches(mine, data))
         return 6;
-    if (!prep_works())
+    if (!two_batches(mine, mine_to_read))
         return 7;
+    if (!prep_works())
+        return 8;
     pst_batch_release(held);
     pst_job_close(job);
     pst_engine_free(engine);
     pst_dataset_close(data);
+    pst_dataset_close(mine_to_read);
     pst_dataset_close(own);
     pst_engine_free(mine);
     return 0;
@@ -128,7 +140,8 @@ static void two_hundred_children_of_a_busy_engine(void)
 {
     engine = kit_engine(4, 64 << 20);
     const pst_job_options o = options(4);
-    job = kit_job(engine, data, &o);
+    job = kit_job(engine, mine_to_read, &o);
+    pst_job *other = kit_job(engine, data, &o); /* fills its ring and waits */
     pst_batch *held;
     CHECK(pst_job_next(job, -1, &held) == 1);
     pthread_t consumer, asker;
@@ -154,6 +167,7 @@ static void two_hundred_children_of_a_busy_engine(void)
     pthread_join(asker, NULL);
     pst_batch_release(held);
     pst_job_close(job);
+    pst_job_close(other);
     pst_engine_free(engine);
 }
 
@@ -162,8 +176,18 @@ int main(void)
     folder = kit_folder();
     kit_images(folder, SAMPLES, 3);
     data = kit_dataset(folder);
+    picture = kit_jpeg(40, 30, 1, false, &picture_bytes);
+    pst_custom spec;
+    pst_custom_init(&spec);
+    spec.name = "one";
+    spec.count = SAMPLES;
+    spec.read = read_picture;
+    spec.threads = 3;
+    CHECK(pst_dataset_custom(&spec, &mine_to_read, NULL) == 0);
     RUN(two_hundred_children_of_a_busy_engine);
     pst_dataset_close(data);
+    pst_dataset_close(mine_to_read);
+    free(picture);
     kit_remove(folder);
     return check_report();
 }

@@ -138,6 +138,7 @@ static void a_wrong_pipeline_is_refused(void)
     pst_error err;
     CHECK(pst_prep_new("decode | nonsense", 0, &prep, &err) == PST_EPIPELINE && err.offset == 9);
     CHECK(pst_prep_new(NULL, 0, &prep, &err) == -EINVAL);
+    CHECK(pst_prep_new("decode | resize(8) | center_crop(8) || mixup(0.2)", 0, &prep, &err) < 0);
     CHECK(pst_prep_new("mask: decode", 0, &prep, &err) < 0 && !prep);
     pst_prep_free(NULL);
 }
