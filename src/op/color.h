@@ -14,6 +14,7 @@
 
 typedef enum psti_like { PSTI_LIKE_PIL, PSTI_LIKE_TENSOR } psti_like;
 extern const char *const psti_like_words[]; /* in the order of psti_like */
+#define PSTI_LIKE_HELP "whose arithmetic: that of Pillow images or of uint8 tensors"
 
 /* 0, or PST_EFIELD with a message when the functions below cannot work on such a picture. */
 int psti_px_check(const char *op, const psti_field *field, pst_error *err);

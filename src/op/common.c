@@ -15,6 +15,12 @@ void psti_draw_whole(psti_draw *draw, const psti_geom *in)
     *draw = (psti_draw){.rows = in->rows, .cols = in->cols, .act = true};
 }
 
+void psti_infer_same(const void *params, const psti_geom *in, psti_geom *out)
+{
+    (void)params;
+    *out = *in;
+}
+
 void psti_size_of(const psti_list *size, int64_t *rows, int64_t *cols)
 {
     *rows = (int64_t)size->v[0];

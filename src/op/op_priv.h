@@ -6,9 +6,15 @@
 
 #include "op/op.h"
 
-/* The ops, one per file (flip.c has two). */
+/* The ops, one per file (flip.c has two, adjust.c those of one colour function each). */
 extern const psti_op psti_op_resize, psti_op_center_crop, psti_op_random_resized_crop,
-    psti_op_random_crop, psti_op_pad, psti_op_hflip, psti_op_vflip;
+    psti_op_random_crop, psti_op_pad, psti_op_hflip, psti_op_vflip, psti_op_color_jitter,
+    psti_op_grayscale, psti_op_random_grayscale, psti_op_gaussian_blur, psti_op_adjust_brightness,
+    psti_op_adjust_contrast, psti_op_adjust_saturation, psti_op_adjust_hue,
+    psti_op_adjust_sharpness, psti_op_random_adjust_sharpness, psti_op_posterize,
+    psti_op_random_posterize, psti_op_solarize, psti_op_random_solarize, psti_op_autocontrast,
+    psti_op_random_autocontrast, psti_op_equalize, psti_op_random_equalize, psti_op_invert,
+    psti_op_random_invert;
 
 enum { PSTI_SIZE_MAX = 65536 };                 /* rows or columns that a parameter may ask for */
 #define PSTI_OUT_BYTES_MAX ((int64_t)512 << 20) /* of one picture that an op makes */
@@ -19,6 +25,8 @@ enum { PSTI_SIZE_MAX = 65536 };                 /* rows or columns that a parame
 int64_t psti_round_even(double x);
 /* The draw that takes the whole picture, acting. */
 void psti_draw_whole(psti_draw *draw, const psti_geom *in);
+/* The infer of ops that keep a picture's size and channels. */
+void psti_infer_same(const void *params, const psti_geom *in, psti_geom *out);
 /* A size parameter: one number stands for both sides. */
 void psti_size_of(const psti_list *size, int64_t *rows, int64_t *cols);
 /* 0, or PST_ELIMIT when a picture of this size is refused. */

@@ -3,7 +3,7 @@
  *     op NAME KIND DTYPE ROWS COLS CHANNELS SEED [key=value …]
  *     finish PRESET DTYPE LAYOUT ROWS COLS CHANNELS
  * followed by the picture's bytes. The answer is a line "rows cols channels act top left height
- * width bytes", then the bytes; or a line starting with "error". */
+ * width bytes" and the op's own eight numbers, then the bytes; or a line starting with "error". */
 #include <stdio.h>
 
 #include "op_args.h"
@@ -48,9 +48,12 @@ static bool read_field(psti_field *f)
 
 static void answer(const psti_draw *draw, const psti_geom *size, const void *bytes, size_t count)
 {
-    printf("%lld %lld %lld %d %lld %lld %lld %lld %zu\n", (long long)size->rows,
+    printf("%lld %lld %lld %d %lld %lld %lld %lld %zu", (long long)size->rows,
            (long long)size->cols, (long long)size->channels, draw->act, (long long)draw->top,
            (long long)draw->left, (long long)draw->rows, (long long)draw->cols, count);
+    for (int i = 0; i < 8; i++)
+        printf(" %.17g", draw->v[i]);
+    printf("\n");
     fwrite(bytes, 1, count, stdout);
 }
 

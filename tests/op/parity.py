@@ -28,6 +28,7 @@ class Tool:
 
     def __init__(self, path, level):
         env = dict(os.environ, PENSTOCK_CPU=level)
+        self.drawn = []  # what the op of the last request keeps for itself
         self.process = subprocess.Popen([path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env)
 
     def ask(self, line, data):
@@ -36,7 +37,8 @@ class Tool:
         words = self.process.stdout.readline().split()
         if words[0] == b"error":
             return None, b" ".join(words).decode()
-        numbers = [int(word) for word in words]
+        numbers = [int(word) for word in words[:9]]
+        self.drawn = [float(word) for word in words[9:]]
         return numbers, self.process.stdout.read(numbers[8])
 
     def op(self, name, picture, seed=0, kind="image", **params):

@@ -6,114 +6,7 @@
 
 #include "check.h"
 #include "core/cpu.h"
-#include "op_args.h"
-
-enum { PARAMS_BYTES = 1024 };
-
-/* An op with its parameters and one decision in hand. */
-typedef struct trial {
-    const psti_op *op;
-    _Alignas(16) uint8_t params[PARAMS_BYTES];
-    psti_rng rng;
-    psti_draw draw;
-    psti_geom out;
-    pst_error err;
-} trial;
-
-static trial trial_of(const char *name, const char *a, const char *b, const char *c)
-{
-    const char *const texts[] = {a, b, c};
-    trial t = {.op = psti_op_find(name, strlen(name))};
-    CHECKF(t.op != NULL, "%s", name);
-    CHECKF(args_parse(t.op, t.params, texts, !a ? 0 : !b ? 1 : !c ? 2 : 3), "%s", name);
-    psti_rng_init(&t.rng, &(psti_rng_key){.seed = 7}, 0);
-    return t;
-}
-
-static int decide(trial *t, int64_t rows, int64_t cols, int64_t channels)
-{
-    const psti_geom in = {rows, cols, channels};
-    return t->op->decide(t->params, &t->rng, &in, &t->draw, &t->out, &t->err);
-}
-
-static psti_field field_of(int64_t rows, int64_t cols, int64_t channels, int dtype)
-{
-    psti_field f = {
-        .kind = PST_IMAGE, .dtype = (uint8_t)dtype, .rank = 3, .shape = {rows, cols, channels}};
-    f.stride = (size_t)(cols * channels) * psti_dtype_bytes(dtype) + 5;
-    f.bytes = f.stride * (size_t)rows;
-    f.data = calloc(f.bytes + 64, 1);
-    f.whole_rows = rows;
-    f.whole_cols = cols;
-    f.first_damaged_row = PSTI_ROWS_SOUND;
-    return f;
-}
-
-/* Every pixel tells where it stands. */
-static psti_field numbered(int64_t rows, int64_t cols, int64_t channels, int dtype)
-{
-    psti_field f = field_of(rows, cols, channels, dtype);
-    for (int64_t y = 0; y < rows; y++) {
-        for (int64_t i = 0; i < cols * channels; i++) {
-            const uint16_t value = (uint16_t)(y * 31 + i * 7 + 1);
-            uint8_t *at = f.data + (size_t)y * f.stride + (size_t)i * psti_dtype_bytes(dtype);
-            if (dtype == PST_U16)
-                memcpy(at, &value, 2);
-            else
-                *at = (uint8_t)value;
-        }
-    }
-    return f;
-}
-
-/* The field cut down to a window, as a decoder that made no more would give it. */
-static psti_field window_of(const psti_field *f, int64_t top, int64_t left, int64_t rows,
-                            int64_t cols)
-{
-    psti_field w = field_of(rows, cols, f->shape[2], f->dtype);
-    const size_t pixel = (size_t)f->shape[2] * psti_dtype_bytes(f->dtype);
-    for (int64_t y = 0; y < rows; y++)
-        memcpy(w.data + (size_t)y * w.stride,
-               f->data + (size_t)(y + top) * f->stride + (size_t)left * pixel,
-               (size_t)cols * pixel);
-    w.kind = f->kind;
-    w.x0 = left;
-    w.y0 = top;
-    w.whole_rows = f->shape[0];
-    w.whole_cols = f->shape[1];
-    return w;
-}
-
-static psti_field run(trial *t, const psti_field *in)
-{
-    psti_op_ctx ctx = {0};
-    psti_field out = field_of(t->out.rows, t->out.cols, in->shape[2], in->dtype);
-    out.kind = in->kind;
-    const psti_geom size = {in->whole_rows, in->whole_cols, in->shape[2]};
-    const size_t bound = t->op->scratch ? t->op->scratch(t->params, &t->draw, &size, &t->out) : 0;
-    CHECK(t->op->run(t->params, &t->draw, &ctx, in, &out, &t->err) == 0);
-    CHECKF(psti_op_ctx_bytes(&ctx) <= bound, "%s holds %zu bytes, said %zu", t->op->name,
-           psti_op_ctx_bytes(&ctx), bound);
-    psti_op_ctx_fini(&ctx);
-    return out;
-}
-
-static unsigned at(const psti_field *f, int64_t y, int64_t x, int64_t c)
-{
-    const uint8_t *p = f->data + (size_t)y * f->stride +
-                       (size_t)(x * f->shape[2] + c) * psti_dtype_bytes(f->dtype);
-    return f->dtype == PST_U16 ? (unsigned)(p[0] | p[1] << 8) : *p;
-}
-
-static bool same(const psti_field *a, const psti_field *b)
-{
-    const size_t row = (size_t)(a->shape[1] * a->shape[2]) * psti_dtype_bytes(a->dtype);
-    for (int64_t y = 0; y < a->shape[0]; y++) {
-        if (memcmp(a->data + (size_t)y * a->stride, b->data + (size_t)y * b->stride, row) != 0)
-            return false;
-    }
-    return true;
-}
+#include "op_trial.h"
 
 /* ---- registry and parameters ----------------------------------------------------------------- */
 
@@ -126,7 +19,7 @@ static void every_op_is_found_by_its_name_alone(void)
         _Alignas(16) uint8_t params[PARAMS_BYTES];
         CHECKF(args_parse(*op, params, NULL, 0), "defaults of %s", (*op)->name);
     }
-    CHECK(count == 7);
+    CHECKF(count == 27, "%d", count);
     CHECK(psti_op_find("resiz", 5) == NULL && psti_op_find("resizes", 7) == NULL);
 }
 
@@ -497,17 +390,15 @@ static void no_fitting_window_means_the_middle(void)
 static void the_same_key_draws_the_same(void)
 {
     for (const psti_op *const *op = psti_ops; *op; op++) {
-        const bool flip = strstr((*op)->name, "flip");
-        const char *size = strcmp((*op)->name, "pad") == 0 ? "padding=3" : "size=20";
-        trial a = trial_of((*op)->name, flip ? "p=0.5" : size, NULL, NULL);
-        trial b = trial_of((*op)->name, flip ? "p=0.5" : size, NULL, NULL);
+        trial a = trial_usual(*op, "0.5"), b = trial_usual(*op, "0.5");
         for (int i = 0; i < 10; i++) {
             CHECK(decide(&a, 40, 50, 3) == 0 && decide(&b, 40, 50, 3) == 0);
             CHECK(memcmp(&a.draw, &b.draw, sizeof a.draw) == 0 && a.out.rows == b.out.rows);
             psti_geom out;
             (*op)->infer(a.params, &(psti_geom){40, 50, 3}, &out);
-            CHECKF(out.rows == a.out.rows && out.cols == a.out.cols, "%s infers otherwise",
-                   (*op)->name);
+            CHECKF(out.rows == a.out.rows && out.cols == a.out.cols &&
+                       out.channels == a.out.channels,
+                   "%s infers otherwise", (*op)->name);
         }
     }
 }
@@ -519,15 +410,10 @@ static void failed_allocations_are_reported(void)
     psti_mem_stats before, after;
     psti_mem_stats_total(&before);
     for (const psti_op *const *op = psti_ops; *op; op++) {
-        const bool flip = strstr((*op)->name, "flip");
-        trial t = trial_of((*op)->name,
-                           flip                              ? "p=1"
-                           : strcmp((*op)->name, "pad") == 0 ? "padding=3"
-                                                             : "size=20",
-                           NULL, NULL);
+        trial t = trial_usual(*op, "1");
         CHECK(decide(&t, 40, 50, 3) == 0);
         psti_field in = numbered(40, 50, 3, PST_U8),
-                   out = field_of(t.out.rows, t.out.cols, 3, PST_U8);
+                   out = field_of(t.out.rows, t.out.cols, t.out.channels, PST_U8);
         int rc = -1;
         for (int n = 1; n < 20 && rc != 0; n++) {
             psti_op_ctx ctx = {0};

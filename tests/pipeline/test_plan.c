@@ -63,6 +63,10 @@ static void shapes_and_finish_are_known_beforehand(void)
     check_output("decode | center_crop(4) | to(layout=nchw)", &image, PST_U8, nchw,
                  (int64_t[]){3, 4, 4});
     check_output("decode(gray) | normalize(half)", &image, PST_F32, nchw, (int64_t[]){1, -1, -1});
+    check_output("decode | grayscale | normalize(half)", &image, PST_F32, nchw,
+                 (int64_t[]){1, -1, -1});
+    check_output("decode(gray) | grayscale(3) | color_jitter(0.4)", &image, PST_U8, nhwc,
+                 (int64_t[]){-1, -1, 3});
     check_output("decode(keep) | normalize(imagenet)", &image, PST_F32, nchw,
                  (int64_t[]){-1, -1, -1});
     check_output("decode | center_crop((4, 6))", &mask, PST_U8, PST_LAYOUT_NONE, (int64_t[]){4, 6});
@@ -211,6 +215,12 @@ static void what_does_not_fit_is_refused(void)
     check_refused("decode | normalize(half) | @pad(3)", &image, 1,
                   "pad cannot come after normalize");
     check_refused("decode | to(f16) | @random_crop(3, 1)", &image, 1, "cannot come after to");
+    check_refused("decode | normalize(half) | @color_jitter(0.4)", &image, 1,
+                  "color_jitter cannot come after normalize");
+    check_refused("decode | grayscale | @normalize(imagenet)", &image, 1,
+                  "3 channels, field image has 1");
+    check_refused("decode ; mask: @invert", (const psti_plan_input[]){image, mask}, 2,
+                  "images only");
     check_refused("decode(gray) | @normalize(imagenet)", &image, 1,
                   "3 channels, field image has 1");
     check_refused("decode | @normalize(mean=(0.5, 0.5), std=(1, 1))", &image, 1,

@@ -331,10 +331,40 @@ static void print_row(const char *row, void *user)
 
 static void help_covers_every_op(void)
 {
-    static const char *const wanted[] = {
-        "decode",      "bytes", "resize", "center_crop", "random_resized_crop",
-        "random_crop", "pad",   "hflip",  "vflip",       "normalize",
-        "to",          "mixup", "cutmix", "choice"};
+    static const char *const wanted[] = {"decode",
+                                         "bytes",
+                                         "resize",
+                                         "center_crop",
+                                         "random_resized_crop",
+                                         "random_crop",
+                                         "pad",
+                                         "hflip",
+                                         "vflip",
+                                         "color_jitter",
+                                         "grayscale",
+                                         "random_grayscale",
+                                         "gaussian_blur",
+                                         "adjust_brightness",
+                                         "adjust_contrast",
+                                         "adjust_saturation",
+                                         "adjust_hue",
+                                         "adjust_sharpness",
+                                         "random_adjust_sharpness",
+                                         "posterize",
+                                         "random_posterize",
+                                         "solarize",
+                                         "random_solarize",
+                                         "autocontrast",
+                                         "random_autocontrast",
+                                         "equalize",
+                                         "random_equalize",
+                                         "invert",
+                                         "random_invert",
+                                         "normalize",
+                                         "to",
+                                         "mixup",
+                                         "cutmix",
+                                         "choice"};
     const char *name = NULL, *summary = NULL;
     char params[4096];
     int count = 0;

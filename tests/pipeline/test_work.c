@@ -73,6 +73,35 @@ static void an_op_keeps_its_place_when_it_is_lowered(void)
 
 /* ---- image and mask -------------------------------------------------------------------------- */
 
+/* The mask moves with the image and keeps its values; one channel comes out where three went in. */
+static void colors_leave_the_mask_alone(void)
+{
+    sample in = {.known = {-1, -1, -1, -1}};
+    uint8_t *picture = png_make(90, 120, 3, 8, &in.size[0]),
+            *mask = png_make(90, 120, 1, 8, &in.size[1]);
+    in.bytes[0] = picture;
+    in.bytes[1] = mask;
+    psti_plan *plan = picture ? plan_make("decode | random_crop(40) | hflip | invert | grayscale | "
+                                          "adjust_sharpness(1)",
+                                          both, 2, false)
+                              : NULL;
+    psti_kit *kit = &kit_a;
+    for (uint64_t id = 0; plan && id < 10; id++) {
+        result r[2];
+        carry(plan, work, &kit, 1, &in, id, r, 2);
+        CHECK(r[0].rc == 0 && r[0].shape[2] == 1 && r[0].bytes == 1600 && r[1].bytes == 1600);
+        bool right = true;
+        for (size_t i = 0; r[0].rc == 0 && i < 1600; i++)
+            right = right && r[0].data[i] == 255 - r[1].data[i];
+        CHECK(right);
+        result_free(&r[0]);
+        result_free(&r[1]);
+    }
+    psti_plan_free(plan);
+    free(picture);
+    free(mask);
+}
+
 /* Image and mask hold the same slope; after the same geometry they must still agree within `apart`.
  */
 static void check_aligned(const char *text, int apart)
@@ -471,6 +500,7 @@ int main(void)
     RUN(draws_belong_to_the_sample);
     RUN(an_op_keeps_its_place_when_it_is_lowered);
     RUN(image_and_mask_move_together);
+    RUN(colors_leave_the_mask_alone);
     RUN(one_field_alone_may_be_moved);
     RUN(other_fields_pass_through);
     RUN(only_pictures_may_not_be_missing);

@@ -62,6 +62,34 @@ enum { PSTI_TO_F32, PSTI_TO_F16, PSTI_TO_BF16, PSTI_TO_COUNT };
 
 typedef void psti_blend_fn(void *x, const void *y, float keep, float take, size_t n);
 
+/* ---- colour ---------------------------------------------------------------------------------- */
+
+enum { PSTI_LIKES = 2 }; /* whose arithmetic: Pillow's, tensors' (psti_like) */
+
+/* Rows of RGB pixels unless it says otherwise. dst == src, or they do not overlap. */
+typedef void psti_color_fn(const uint8_t *src, size_t pixels, double by, uint8_t *dst);
+
+typedef struct psti_color_kernels {
+    /* [0]: bytes through one table. [1]: pixels through one for each channel. */
+    void (*lut[2])(const uint8_t *src, size_t count, const uint8_t (*tables)[256], uint8_t *dst);
+    /* The sum of all pixels' grey. */
+    uint64_t (*gray_sum[PSTI_LIKES])(const uint8_t *src, size_t pixels);
+    /* Grey in 1 or 3 equal channels. */
+    void (*gray[PSTI_LIKES])(const uint8_t *src, size_t pixels, int channels, uint8_t *dst);
+    psti_color_fn *saturate[PSTI_LIKES], *hue[PSTI_LIKES];
+    /* The middle one of three rows of any channels, blended with its smoothed version, in which the
+     * first and last pixel are as they were. dst is none of the rows; pixels >= 1. */
+    void (*sharpen[PSTI_LIKES])(const uint8_t *const rows[3], size_t pixels, size_t channels,
+                                double by, uint8_t *dst);
+    /* Symmetric sums: weights[0] for the middle, weights[t] for both neighbours t away, up to
+     * `half`. Across: neighbours are `step` values apart and readable on both sides. Down: rows
+     * has 2 * half + 1; values are rounded to bytes, ties to even. */
+    void (*blur_across)(const float *src, size_t count, size_t step, const float *weights, int half,
+                        float *dst);
+    void (*blur_down)(const float *const *rows, size_t count, const float *weights, int half,
+                      uint8_t *dst);
+} psti_color_kernels;
+
 typedef struct psti_kernels {
     /* Bytes of table that across_plan may use for such an axis: an upper bound that grows with
      * taps. */
@@ -84,6 +112,8 @@ typedef struct psti_kernels {
     /* n values of a batch: x = keep * x + take * y, in float, each product and the sum rounded,
      * then rounded to the type. x and y do not overlap. */
     psti_blend_fn *blend[PSTI_TO_COUNT];
+
+    psti_color_kernels color;
 } psti_kernels;
 
 /* Each overwrites the entries it has a better version of. A level that was not built in does
@@ -94,6 +124,10 @@ void psti_kernels_init_avx512(psti_kernels *kernels);
 /* Called by init_avx2: its finish and batch kernels have files of their own. */
 void psti_kernels_init_avx2_finish(psti_kernels *kernels);
 void psti_kernels_init_avx2_blend(psti_kernels *kernels);
+/* The colour kernels are one file, compiled for each level. */
+void psti_kernels_init_color_c(psti_kernels *kernels);
+void psti_kernels_init_color_avx2(psti_kernels *kernels);
+void psti_kernels_init_color_avx512(psti_kernels *kernels);
 
 /* The table of one level, which the CPU must have; and that of psti_cpu_level(). Filled once; any
  * thread. */
