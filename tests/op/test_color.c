@@ -102,14 +102,14 @@ static void one_value_stays_what_it_is(void)
 /* A quarter of the pixels each of 10, 20, 30, 40: steps below a value, the largest left out. */
 static void equalize_spreads_values_evenly(void)
 {
-    psti_field in = field_of(40, 51, 1, PST_U8);
+    psti_field in = field_of(40, 52, 1, PST_U8);
     for (int64_t y = 0; y < 40; y++)
-        memset(in.data + (size_t)y * in.stride, 10 + (int)(y % 4) * 10, 51);
+        memset(in.data + (size_t)y * in.stride, 10 + (int)(y % 4) * 10, 52);
     trial t = trial_of("equalize", NULL, NULL, NULL);
-    CHECK(decide(&t, 40, 51, 1) == 0);
+    CHECK(decide(&t, 40, 52, 1) == 0);
     psti_field out = run(&t, &in);
-    /* 1530 below the largest, a step is 6, half a step 3: (3 + 510 k) / 6. */
-    CHECK(at(&out, 0, 0, 0) == 0 && at(&out, 1, 0, 0) == 85 && at(&out, 2, 0, 0) == 170 &&
+    /* 1560 below the largest, a step is 6, half a step 3: (3 + 520 k) / 6. */
+    CHECK(at(&out, 0, 0, 0) == 0 && at(&out, 1, 0, 0) == 87 && at(&out, 2, 0, 0) == 173 &&
           at(&out, 3, 0, 0) == 255);
     free(in.data);
     free(out.data);
@@ -271,6 +271,24 @@ static void a_point_becomes_a_bell(void)
     free(out.data);
 }
 
+/* Beyond the edge comes the second row and column again, not the first. */
+static void edges_are_mirrored_without_the_end_pixel(void)
+{
+    const double bell = exp(-0.5 / 1.69), side = bell / (1 + 2 * bell), mid = 1 / (1 + 2 * bell);
+    psti_field in = field_of(5, 6, 1, PST_U8);
+    in.data[in.stride + 1] = in.data[3 * in.stride + 4] = 240;
+    trial t = trial_of("gaussian_blur", "kernel=3", "sigma=1.3", NULL);
+    CHECK(decide(&t, 5, 6, 1) == 0);
+    psti_field out = run(&t, &in);
+    const unsigned corner = (unsigned)lrint(240 * 2 * side * 2 * side),
+                   edge = (unsigned)lrint(240 * 2 * side * mid);
+    CHECK(at(&out, 0, 0, 0) == corner && at(&out, 4, 5, 0) == corner);
+    CHECK(at(&out, 0, 1, 0) == edge && at(&out, 1, 0, 0) == edge && at(&out, 3, 5, 0) == edge &&
+          at(&out, 4, 4, 0) == edge);
+    free(in.data);
+    free(out.data);
+}
+
 static void a_kernel_that_reaches_too_far_is_refused(void)
 {
     trial t = trial_of("gaussian_blur", "kernel=9,5", NULL, NULL);
@@ -419,6 +437,7 @@ int main(void)
     RUN(parameters_that_contradict_are_refused);
     RUN(a_blur_keeps_what_is_even);
     RUN(a_point_becomes_a_bell);
+    RUN(edges_are_mirrored_without_the_end_pixel);
     RUN(a_kernel_that_reaches_too_far_is_refused);
     RUN(jitter_draws_factors_evenly);
     RUN(jitter_draws_every_order_equally_often);
