@@ -377,6 +377,10 @@ typedef struct pst_job_options {
     int64_t draw_id;    /* id used in random draws instead of the sample's own (-1 = off; -1) */
     int leave_mix; /* 1 = batch ops are drawn but left to the caller, see pst_batch_mix; labels stay
                       numbers (0..1; 0) */
+    int raw_finish; /* 1 = images come as they are before finish: u8, nhwc; the receiver does it,
+                       see pst_job_finish (0..1; 0) */
+    int leases;     /* batches that the caller holds at once; more are written to fresh memory
+                       (0..64; 0 = 1) */
 } pst_job_options;
 
 typedef struct pst_stage_stats {
@@ -397,7 +401,21 @@ typedef struct pst_job_stats {
     uint64_t peak_bytes; /* of the engine's budget */
     uint32_t ready_depth, stage_count;
     pst_stage_stats stages[PST_STAGES_MAX];
+    uint64_t fresh_batches; /* written outside the ring because the caller held it */
 } pst_job_stats;
+
+/* How an image becomes what the pipeline asks for, once its last op is done. For an element x of
+ * channel c: float(x) * scale[c] - bias[c], in float and in this order, then rounded to dtype.
+ * dtype u8: x itself. */
+typedef struct pst_finish_info {
+    size_t size;       /* sizeof(pst_finish_info), set by the caller */
+    int raw;           /* 1 = batches carry the image before this step (raw_finish) */
+    int normalize;     /* 0 = mean 0, std 1: values are x / 255 */
+    int channels;      /* 1..4; 0 = differs from sample to sample */
+    int dtype, layout; /* that the pipeline asks for */
+    double mean[4], std[4];
+    float scale[4], bias[4];
+} pst_finish_info;
 
 PST_API void pst_job_options_init(pst_job_options *opts);
 /* Takes references on engine and data; both may be freed or closed by their owner afterwards. Work
@@ -422,6 +440,15 @@ PST_API int64_t pst_job_steps(const pst_job *job);
 /* The last error of pst_job_next. */
 PST_API void pst_job_error(const pst_job *job, pst_error *out);
 PST_API void pst_job_stats_get(const pst_job *job, pst_job_stats *out);
+/* What finish does, or leaves to the receiver, for an image or mask of the job. -ENOENT when the
+ * job has no such field, PST_EFIELD when it is no picture. */
+PST_API int pst_job_finish(const pst_job *job, const char *field, pst_finish_info *out);
+/* The blocks that batches lie in, for who wants to register them with a device: page-aligned, the
+ * same as long as the job is open. index from 0; -ENOENT past the end, and at once for a job whose
+ * batches have no fixed size. The first call makes those that did not exist yet. Undo the
+ * registration before pst_job_close; a block that is leased then lives on until it is released.
+ * Batches beyond the ring (fresh_batches) are in none of them. */
+PST_API int pst_job_memory(const pst_job *job, int index, void **base, size_t *bytes);
 
 /* What was handed to the caller so far. Writes at most cap bytes and sets *bytes to what it wrote.
  * If cap is less than needed: -ENOSPC, and *bytes is a size that will do. */
@@ -448,7 +475,9 @@ PST_API const void *pst_batch_slot(const pst_batch_desc *desc, const pst_field *
 /* What the pipeline's batch op drew for this batch: 1, or 0 when it left the batch alone or there
  * is none. */
 PST_API int pst_batch_mix(const pst_batch *batch, pst_mix *out);
-/* Gives the batch back; its memory may be reused at once. NULL is fine. */
+/* Gives the batch back; its memory may be reused at once. NULL is fine. A batch may be kept for any
+ * time: while the ring is held, further ones are written to fresh memory beyond the budget, which
+ * is freed on release. */
 PST_API void pst_batch_release(pst_batch *batch);
 
 /* ---- one sample at a time ---------------------------------------------------------------------

@@ -26,6 +26,11 @@ const char *pyp_kind_name(int kind)
     return NAME_OF(kind_names, kind);
 }
 
+const char *pyp_layout_name(int layout)
+{
+    return NAME_OF(layout_names, layout);
+}
+
 PyObject *pyp_batch_take(const module_state *st, pst_batch *batch)
 {
     batch_object *self = (batch_object *)PyType_GenericAlloc(st->batch_type, 0);
@@ -84,8 +89,8 @@ static PyObject *batch_info(PyObject *self, PyObject *name)
     if (shape == NULL)
         return NULL;
     return Py_BuildValue("(ssssN)", pyp_kind_name(field->kind), pyp_dtype_name(field->dtype),
-                         NAME_OF(layout_names, field->layout),
-                         NAME_OF(packing_names, field->packing), shape);
+                         pyp_layout_name(field->layout), NAME_OF(packing_names, field->packing),
+                         shape);
 }
 
 /* view(name): a dense or padded field with its leading dimension */

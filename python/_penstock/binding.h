@@ -112,6 +112,7 @@ extern PyType_Spec pyp_batch_spec;
 /* Takes over batch, also when it fails. */
 PyObject *pyp_batch_take(const module_state *st, pst_batch *batch);
 const char *pyp_kind_name(int kind);
+const char *pyp_layout_name(int layout);
 
 /* engine.c, dataset.c, job.c, prep.c */
 extern PyType_Spec pyp_engine_spec, pyp_dataset_spec, pyp_job_spec, pyp_prep_spec;

@@ -54,21 +54,21 @@ static void set_arrays(job_args *a)
 
 static int parse_args(const module_state *st, PyObject *args, PyObject *kwargs, job_args *a)
 {
-    static char *names[] = {"engine",      "dataset",        "pipeline", "batch", "split",
-                            "fields",      "seed",           "epochs",   "order", "ends",
-                            "rank",        "world",          "sampler",  "ids",   "weights",
-                            "draws",       "repeat",         "on_error", "skip",  "retries",
-                            "ready_depth", "reorder_window", "draw_id",  NULL};
+    static char *names[] = {
+        "engine",         "dataset", "pipeline",   "batch",    "split", "fields",  "seed",
+        "epochs",         "order",   "ends",       "rank",     "world", "sampler", "ids",
+        "weights",        "draws",   "repeat",     "on_error", "skip",  "retries", "ready_depth",
+        "reorder_window", "draw_id", "raw_finish", "leases",   NULL};
     pst_job_options *o = &a->opts;
     pst_job_options_init(o);
     a->order = "strict", a->ends = "default", a->sampler = "shuffle", a->on_error = "raise";
     if (!PyArg_ParseTupleAndKeywords(
-            args, kwargs, "O!O!si|$zzO&O&ssiisz*z*O&isO&iiO&O&:Job", names, st->engine_type,
+            args, kwargs, "O!O!si|$zzO&O&ssiisz*z*O&isO&iiO&O&pi:Job", names, st->engine_type,
             &a->engine, st->dataset_type, &a->dataset, &o->pipeline, &o->batch, &o->split,
             &o->fields, pyp_as_u64, &o->seed, pyp_as_u64, &o->epochs, &a->order, &a->ends, &o->rank,
             &o->world, &a->sampler, &a->ids, &a->weights, pyp_as_i64, &o->draws, &o->repeat,
             &a->on_error, pyp_as_i64, &o->skip_limit, &o->read_retries, &o->ready_depth, pyp_as_i64,
-            &o->reorder_window, pyp_as_i64, &o->draw_id))
+            &o->reorder_window, pyp_as_i64, &o->draw_id, &o->raw_finish, &o->leases))
         return -1;
     set_arrays(a);
     return pick_words(a);
@@ -426,12 +426,67 @@ static PyObject *job_stats(PyObject *self, PyObject *unused)
     pst_job_stats s = {.size = sizeof(s)};
     pst_job_stats_get(job, &s);
     return Py_BuildValue(
-        "{s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:N}", "samples", number(s.samples),
-        "batches", number(s.batches), "skipped", number(s.skipped), "pads", number(s.pads),
-        "warnings", number(s.warnings), "waits", number(s.waits), "wait_s", seconds(s.wait_ns),
-        "wait_p50_s", seconds(s.wait_p50_ns), "wait_p99_s", seconds(s.wait_p99_ns), "first_batch_s",
-        seconds(s.first_batch_ns), "bytes_read", number(s.bytes_read), "peak_bytes",
-        number(s.peak_bytes), "ready_depth", number(s.ready_depth), "stages", stages_list(&s));
+        "{s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:N}", "samples",
+        number(s.samples), "batches", number(s.batches), "skipped", number(s.skipped), "pads",
+        number(s.pads), "warnings", number(s.warnings), "waits", number(s.waits), "wait_s",
+        seconds(s.wait_ns), "wait_p50_s", seconds(s.wait_p50_ns), "wait_p99_s",
+        seconds(s.wait_p99_ns), "first_batch_s", seconds(s.first_batch_ns), "bytes_read",
+        number(s.bytes_read), "peak_bytes", number(s.peak_bytes), "ready_depth",
+        number(s.ready_depth), "fresh_batches", number(s.fresh_batches), "stages", stages_list(&s));
+}
+
+static PyObject *four_doubles(const double v[4])
+{
+    return Py_BuildValue("(dddd)", v[0], v[1], v[2], v[3]);
+}
+
+static PyObject *four_floats(const float v[4])
+{
+    const double wide[4] = {(double)v[0], (double)v[1], (double)v[2], (double)v[3]};
+    return four_doubles(wide);
+}
+
+/* finish(field): what finish does to a picture, so that a device can do it; None for other fields
+ */
+static PyObject *job_finish(PyObject *self, PyObject *arg)
+{
+    const pst_job *job = usable(self);
+    const char *field = job == NULL ? NULL : PyUnicode_AsUTF8AndSize(arg, NULL);
+    if (field == NULL)
+        return NULL;
+    pst_finish_info f = {.size = sizeof(f)};
+    const int rc = pst_job_finish(job, field, &f);
+    if (rc == PST_EFIELD)
+        Py_RETURN_NONE;
+    if (rc < 0)
+        return pyp_raise(pyp_state(self), NULL, rc);
+    return Py_BuildValue("{s:O,s:O,s:i,s:s,s:s,s:N,s:N,s:N,s:N}", "raw", f.raw ? Py_True : Py_False,
+                         "normalize", f.normalize ? Py_True : Py_False, "channels", f.channels,
+                         "dtype", pyp_dtype_name(f.dtype), "layout", pyp_layout_name(f.layout),
+                         "mean", four_doubles(f.mean), "std", four_doubles(f.std), "scale",
+                         four_floats(f.scale), "bias", four_floats(f.bias));
+}
+
+/* memory(): [(address, bytes), ...] of the ring's blocks */
+static PyObject *job_memory(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    const pst_job *job = usable(self);
+    PyObject *list = job == NULL ? NULL : PyList_New(0);
+    void *base;
+    size_t bytes;
+    int rc = 0;
+    for (int i = 0; list != NULL && (rc = pst_job_memory(job, i, &base, &bytes)) == 0; i++) {
+        PyObject *item = Py_BuildValue("(NN)", PyLong_FromVoidPtr(base), PyLong_FromSize_t(bytes));
+        if (item == NULL || PyList_Append(list, item) < 0)
+            Py_CLEAR(list);
+        Py_XDECREF(item);
+    }
+    if (list != NULL && rc != -ENOENT) {
+        Py_CLEAR(list);
+        pyp_raise(pyp_state(self), NULL, rc);
+    }
+    return list;
 }
 
 static PyMethodDef job_methods[] = {
@@ -441,6 +496,8 @@ static PyMethodDef job_methods[] = {
     {"state", job_state, METH_NOARGS, "state() -> bytes: what was handed out so far"},
     {"load_state", job_load_state, METH_O, "load_state(bytes)"},
     {"stats", job_stats, METH_NOARGS, "stats() -> dict"},
+    {"finish", job_finish, METH_O, "finish(field) -> dict, or None where it is no picture"},
+    {"memory", job_memory, METH_NOARGS, "memory() -> [(address, bytes), ...] of the ring"},
     {"close", job_close, METH_NOARGS,
      "Stops the work; waits for a call that is under way to give up."},
     {NULL, NULL, 0, NULL},

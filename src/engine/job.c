@@ -53,6 +53,8 @@ static int check_options(const pst_job_options *o, pst_error *err)
         {"reorder_window", o->reorder_window, 0, 1 << 30},
         {"draw_id", o->draw_id, -1, INT64_MAX},
         {"leave_mix", o->leave_mix, 0, 1},
+        {"raw_finish", o->raw_finish, 0, 1},
+        {"leases", o->leases, 0, 64},
     };
     for (size_t i = 0; i < sizeof bounds / sizeof *bounds; i++)
         if (bounds[i].value < bounds[i].low || bounds[i].value > bounds[i].high)
@@ -156,6 +158,7 @@ static int open_feed(pst_job *job, const pst_job_options *o, pst_error *err)
         .ready_depth = o->ready_depth ? o->ready_depth : 4,
         .window = o->reorder_window,
         .draw_id = o->draw_id,
+        .leases = o->leases ? o->leases : 1,
         .bad = note_bad,
         .user = job,
     };
@@ -166,6 +169,8 @@ static int open_feed(pst_job *job, const pst_job_options *o, pst_error *err)
         return rc;
     if (o->leave_mix)
         psti_plan_leave_mix(spec.plan);
+    if (o->raw_finish)
+        psti_plan_raw_finish(spec.plan);
     rc = make_order(job, o, &spec.order, err);
     if (rc < 0) {
         psti_plan_free(spec.plan);
@@ -309,4 +314,53 @@ void pst_job_stats_get(const pst_job *job, pst_job_stats *out)
     out->size = size;
     if (alive(job))
         psti_feed_stats(job->feed, out);
+}
+
+/* ---- what the receiver needs to know ------------------------------------------------------------
+ */
+
+static void describe_finish(const psti_plan *plan, const psti_plan_output *output, int index,
+                            pst_finish_info *out)
+{
+    const psti_finish *finish = psti_plan_finish(plan, index);
+    const bool planar = output->layout == PST_NCHW;
+    const int64_t channels = output->rank == 3 ? output->shape[planar ? 0 : 2] : 1;
+    out->raw = psti_plan_is_raw(plan, index);
+    out->normalize = finish->normalize;
+    out->channels = channels > 0 ? (int)channels : 0;
+    out->dtype = finish->dtype;
+    out->layout = finish->layout;
+    for (int c = 0; c < 4; c++) {
+        out->mean[c] = finish->normalize ? finish->mean[c] : 0.0;
+        out->std[c] = finish->normalize ? finish->std[c] : 1.0;
+        out->scale[c] = finish->scale[c];
+        out->bias[c] = finish->bias[c];
+    }
+}
+
+int pst_job_finish(const pst_job *job, const char *field, pst_finish_info *out)
+{
+    if (!job->feed)
+        return PST_ECLOSED;
+    if (out->size != sizeof *out)
+        return -EINVAL;
+    const psti_plan *plan = psti_feed_plan(job->feed);
+    const psti_plan_output *outputs;
+    const int count = psti_plan_outputs(plan, &outputs);
+    for (int i = 0; i < count; i++) {
+        if (strcmp(outputs[i].name, field) != 0)
+            continue;
+        if (!psti_plan_finish(plan, i))
+            return PST_EFIELD;
+        describe_finish(plan, &outputs[i], i, out);
+        return 0;
+    }
+    return -ENOENT;
+}
+
+int pst_job_memory(const pst_job *job, int index, void **base, size_t *bytes)
+{
+    if (!job->feed)
+        return PST_ECLOSED;
+    return alive(job) ? psti_feed_memory(job->feed, index, base, bytes) : PST_EFORK;
 }

@@ -151,3 +151,40 @@ int psti_plan_output_of(psti_plan *plan, int i, bool raw, const psti_track *trac
     picture_shape(out, &track->geom);
     return rc;
 }
+
+/* ---- finish elsewhere --------------------------------------------------------------------------
+ */
+
+void psti_plan_raw_finish(psti_plan *plan)
+{
+    for (int p = 0; p < plan->picture_count; p++) {
+        psti_plan_picture *picture = &plan->pictures[p];
+        psti_plan_output *out = &plan->outputs[picture->input];
+        if (out->kind != PST_IMAGE || picture->raw)
+            continue;
+        const bool planar = out->layout == PST_NCHW;
+        const psti_geom geom = {out->shape[planar], out->shape[planar + 1],
+                                out->shape[planar ? 0 : 2]};
+        picture->raw = true;
+        picture->asked = out->finish;
+        out->finish =
+            (psti_finish){.channels = out->finish.channels, .dtype = PST_U8, .layout = PST_NHWC};
+        psti_finish_init(&out->finish);
+        out->dtype = PST_U8;
+        out->layout = PST_NHWC;
+        picture_shape(out, &geom);
+    }
+}
+
+const psti_finish *psti_plan_finish(const psti_plan *plan, int output)
+{
+    if (plan->picture_of[output] < 0)
+        return NULL;
+    const psti_plan_picture *picture = &plan->pictures[plan->picture_of[output]];
+    return picture->raw ? &picture->asked : &plan->outputs[output].finish;
+}
+
+bool psti_plan_is_raw(const psti_plan *plan, int output)
+{
+    return plan->picture_of[output] >= 0 && plan->pictures[plan->picture_of[output]].raw;
+}

@@ -66,6 +66,12 @@ int psti_plan_decoded_stages(const psti_plan *plan);
 /* Decodes pictures whole even where a window would do: for tests that compare both ways. Before the
  * plan is shared. */
 void psti_plan_force_full(psti_plan *plan, bool force);
+/* Images come out as they are before finish: u8, nhwc. Masks stay as they are. Before the plan is
+ * shared. */
+void psti_plan_raw_finish(psti_plan *plan);
+/* What the pipeline asks of output i's finish, carried out or not; NULL when it is no picture. */
+const psti_finish *psti_plan_finish(const psti_plan *plan, int output);
+bool psti_plan_is_raw(const psti_plan *plan, int output); /* left to the receiver */
 
 /* ---- batch ops: what stands after "||" ---------------------------------------------------------
  */

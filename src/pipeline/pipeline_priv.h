@@ -231,6 +231,8 @@ typedef struct psti_plan_picture {
     int input;
     int channels; /* that normalize wants; 0: any */
     psti_decode_options decode;
+    bool raw; /* finish is left to the receiver; `asked` is what it has to do */
+    psti_finish asked;
 } psti_plan_picture;
 
 /* What the text says about a picture's finish while the plan is made. */

@@ -170,21 +170,55 @@ void block_free(pst_batch *block)
     psti_free(block);
 }
 
-/* A block to fill: a kept one, or a new one while the ring may grow. A block that the caller still
- * holds does not count against the ring beyond the one that the ring was sized for: then fresh
- * memory is taken, and freed when it comes back. */
+/* A new block: one of the ring while that may grow, else one that goes when it comes back. */
+static pst_batch *block_add_locked(psti_feed *feed)
+{
+    pst_batch *block = block_new(feed, feed->layout.dense ? feed->layout.bytes : 0);
+    if (!block)
+        return NULL;
+    block->charged = feed->blocks < feed->blocks_max;
+    if (block->charged && feed->layout.dense)
+        feed->members[feed->blocks] = block;
+    feed->blocks += block->charged;
+    return block;
+}
+
+int block_ring_locked(psti_feed *feed)
+{
+    while (feed->layout.dense && feed->blocks < feed->blocks_max) {
+        pst_batch *block = block_add_locked(feed);
+        if (!block)
+            return -ENOMEM;
+        block->state = BLOCK_FREE;
+        block->next = feed->free_blocks;
+        feed->free_blocks = block;
+    }
+    return 0;
+}
+
+/* What the consumer holds is missing from the ring, so less is prepared ahead; but two batches are
+ * always under way, in fresh memory if need be, however many it keeps. */
+int64_t block_samples_max_locked(const psti_feed *feed)
+{
+    const int open = feed->way == FIXED ? 0 : 1;
+    const int least = feed->depth > 1 ? 2 : feed->depth + 1;
+    int batches = feed->blocks_max - feed->leased - open;
+    batches = batches > feed->depth + 1 ? feed->depth + 1 : batches < least ? least : batches;
+    return (int64_t)batches * feed->spec.batch;
+}
+
+/* A block to fill: a free one, or a new one. A consumer that keeps batches never waits for them:
+ * when the ring is out, fresh memory is taken, and freed when it comes back. */
 pst_batch *block_take_locked(psti_feed *feed, run *r, int64_t step, int slots)
 {
     pst_batch *block = feed->free_blocks;
     if (block) {
         feed->free_blocks = block->next;
     } else {
-        block = block_new(feed, feed->layout.dense ? feed->layout.bytes : 0);
+        block = block_add_locked(feed);
         if (!block)
             return NULL;
-        block->charged = feed->blocks < feed->blocks_max;
-        if (block->charged)
-            feed->blocks++;
+        feed->fresh += feed->layout.dense && !block->charged;
     }
     block->next = NULL;
     block->state = BLOCK_FILLING;
@@ -216,6 +250,7 @@ void block_drop_locked(psti_feed *feed, pst_batch *block)
             record_drop_locked(feed, block->records[i]);
         block->records[i] = NULL;
     }
+    feed->leased -= block->state == BLOCK_LEASED;
     block->state = BLOCK_FREE;
     if (feed->layout.dense && block->charged && !feed->closing) {
         block->next = feed->free_blocks;

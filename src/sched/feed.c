@@ -112,10 +112,15 @@ static int open_window(psti_feed *feed)
     return feed->started_done ? 0 : -ENOMEM;
 }
 
+/* Ready ones, what the consumer holds, one being filled; where slots are not fixed one more. */
+static int ring_blocks(const psti_feed *feed, int depth)
+{
+    return depth + feed->spec.leases + (feed->way == FIXED ? 1 : 2);
+}
+
 static uint64_t ring_bytes(const psti_feed *feed, int depth)
 {
-    const uint64_t spare = feed->way == FIXED ? 2 : 3;
-    return feed->layout.bytes * ((uint64_t)depth + spare);
+    return feed->layout.bytes * (uint64_t)ring_blocks(feed, depth);
 }
 
 /* As deep a ring as asked for, less if bytes are short. */
@@ -135,7 +140,7 @@ static int open_ring_locked(psti_feed *feed, pst_error *err)
         feed->fixed_bytes = bytes;
         feed->stages = feed->way == QUEUE || feed->way == HEAP;
         pool->stagers += feed->stages;
-        feed->blocks_max = depth + (feed->way == FIXED ? 2 : 3);
+        feed->blocks_max = ring_blocks(feed, depth);
         feed->outstanding_max = (int64_t)(depth + 1) * feed->spec.batch;
         return 0;
     }
@@ -265,6 +270,7 @@ static void lease_locked(psti_feed *feed, run *r, pst_batch *block)
     r->ready = block->next;
     block->next = NULL;
     block->state = BLOCK_LEASED;
+    feed->leased++;
     if (!feed->layout.dense)
         feed->pool->staged -= block->bytes; /* the caller's now */
     atomic_fetch_add_explicit(&block->ring->refs, 1, memory_order_relaxed);
@@ -332,6 +338,24 @@ static void note_wait_locked(psti_feed *feed, uint64_t since)
     psti_hist_add(&feed->wait_hist, waited);
 }
 
+/* Once a feed, and only when it is the consumer's doing. How many it holds, or 0. */
+static int tell_fresh_locked(psti_feed *feed)
+{
+    if (feed->fresh_told || !feed->fresh || feed->leased <= feed->spec.leases)
+        return 0;
+    feed->fresh_told = true;
+    return feed->leased;
+}
+
+static void tell_fresh(const psti_feed *feed, int kept)
+{
+    if (kept)
+        psti_log(PSTI_LOG_WARN,
+                 "%d batches are kept, more than the ring holds: further ones are written to fresh "
+                 "memory beyond the budget, %.1f MiB each, until batches are released",
+                 kept, (double)feed->layout.bytes / 0x1p20);
+}
+
 int psti_feed_next(psti_feed *feed, int64_t timeout_ns, pst_batch **out)
 {
     psti_pool *pool = feed->pool;
@@ -351,7 +375,9 @@ int psti_feed_next(psti_feed *feed, int64_t timeout_ns, pst_batch **out)
             pool_pump_locked(pool);
         }
         const bool first = rc == 1 && feed->batches == 1;
+        const int kept = tell_fresh_locked(feed);
         pthread_mutex_unlock(&pool->lock);
+        tell_fresh(feed, kept);
         if (first)
             psti_dataset_verify(feed->spec.data);
         if (rc != WAIT) {
@@ -445,6 +471,7 @@ void psti_feed_stats(psti_feed *feed, pst_job_stats *out)
     out->bytes_read = feed->bytes_read;
     out->peak_bytes = psti_budget_peak(&pool->budget);
     out->ready_depth = (uint32_t)feed->depth;
+    out->fresh_batches = feed->fresh;
     int count = 0;
     pst_stage_stats *s = out->stages;
     memcpy(s[count].name, "read", 5);
@@ -460,4 +487,22 @@ void psti_feed_stats(psti_feed *feed, pst_job_stats *out)
     }
     out->stage_count = (uint32_t)count;
     pthread_mutex_unlock(&pool->lock);
+}
+
+const psti_plan *psti_feed_plan(const psti_feed *feed)
+{
+    return feed->spec.plan;
+}
+
+int psti_feed_memory(psti_feed *feed, int index, void **base, size_t *bytes)
+{
+    pthread_mutex_lock(&feed->pool->lock);
+    const bool there = feed->layout.dense && index >= 0 && index < feed->blocks_max;
+    const int rc = there ? block_ring_locked(feed) : -ENOENT;
+    if (rc == 0) {
+        *base = feed->members[index]->base;
+        *bytes = feed->members[index]->bytes;
+    }
+    pthread_mutex_unlock(&feed->pool->lock);
+    return rc;
 }

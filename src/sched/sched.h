@@ -51,6 +51,7 @@ typedef struct psti_feed_spec {
     int retries, ready_depth;
     int64_t window;  /* R; 0 = default */
     int64_t draw_id; /* -1 = the sample's own id */
+    int leases;      /* batches that the consumer holds at once, at least 1 */
     /* Told of each bad sample under skip, with the pool's lock held; answers 0 or a code that ends
      * the feed. */
     int (*bad)(void *user, pst_error *err);
@@ -67,6 +68,9 @@ uint64_t psti_feed_epoch(psti_feed *feed);
 int64_t psti_feed_steps(psti_feed *feed);
 void psti_feed_error(psti_feed *feed, pst_error *out);
 void psti_feed_stats(psti_feed *feed, pst_job_stats *out);
+const psti_plan *psti_feed_plan(const psti_feed *feed);
+/* The ring's blocks; makes them. 0, -ENOENT past the end, -ENOMEM. */
+int psti_feed_memory(psti_feed *feed, int index, void **base, size_t *bytes);
 /* What was handed over in the open epoch: the parts of psti_state that the feed knows. Arrays are
  * new (psti_state_fini). */
 int psti_feed_progress(psti_feed *feed, psti_state *out);

@@ -37,7 +37,10 @@ typedef enum way { FIXED, CLAIM, QUEUE, HEAP } way;
 /* ---- batch blocks (block.c) --------------------------------------------------------------------
  */
 
-enum { EXTRA_FIELDS = 3 }; /* id, key, valid */
+enum {
+    EXTRA_FIELDS = 3,       /* id, key, valid */
+    RING_MOST = 64 + 64 + 2 /* blocks of a ring: depth, leases, and those being filled */
+};
 
 /* Where the fields of a dense batch lie; made once a feed. */
 typedef struct layout {
@@ -55,7 +58,7 @@ struct pst_batch {
     uint8_t *base;
     size_t bytes;
     block_state state;
-    bool charged; /* its bytes are in the budget */
+    bool charged; /* its bytes are in the budget: one of feed->members */
     run *run;
     int64_t step;
     int slots;         /* that the batch will have */
@@ -203,7 +206,10 @@ struct psti_feed {
     layout layout;
     ring *ring;
     pst_batch *free_blocks;
-    int blocks, blocks_max; /* charged blocks that exist; that may exist */
+    pst_batch *members[RING_MOST]; /* dense feeds: the ring's blocks, wherever they are */
+    int blocks, blocks_max;        /* charged blocks that exist; that may exist */
+    int leased;                    /* batches in the consumer's hands */
+    bool fresh_told;
     int depth;
     uint64_t fixed_most;     /* what fixed_bytes would be if bytes were not short */
     uint64_t fixed_bytes;    /* of the budget's fixed part: ring and listing */
@@ -235,7 +241,7 @@ struct psti_feed {
     /* statistics */
     uint64_t samples, batches, skipped, pads, warnings, waits, wait_ns, first_batch_ns, bytes_read,
         opened_ns;
-    uint64_t read_ns, read_runs;
+    uint64_t read_ns, read_runs, fresh;
     uint64_t stage_ns[PST_STAGES_MAX], stage_runs[PST_STAGES_MAX];
     psti_hist wait_hist;
 };
@@ -289,6 +295,8 @@ pst_batch *block_new(psti_feed *feed, size_t bytes);
 void block_free(pst_batch *block);
 pst_batch *block_take_locked(psti_feed *feed, run *r, int64_t step, int slots);
 void block_drop_locked(psti_feed *feed, pst_batch *block); /* back to the free list, or gone */
+int block_ring_locked(psti_feed *feed);                    /* makes every block of the ring */
+int64_t block_samples_max_locked(const psti_feed *feed);   /* dispatched and not delivered */
 uint8_t *block_slot(const pst_batch *block, const layout *l, int output, int slot);
 void block_seal(pst_batch *block, const psti_feed *feed);
 int ring_new(psti_feed *feed, ring **out);

@@ -74,7 +74,7 @@ static bool fixed_batch_locked(psti_feed *feed, run *r)
 {
     if (r->open)
         return true;
-    if (feed->outstanding + feed->spec.batch > feed->outstanding_max)
+    if (feed->outstanding + feed->spec.batch > block_samples_max_locked(feed))
         return false;
     const int64_t step = r->next_share / feed->spec.batch;
     r->open = block_take_locked(feed, r, step, psti_deal_slots(r->deal, step));
@@ -101,7 +101,7 @@ static bool stage_open_locked(const psti_feed *feed, const run *r)
 
 static bool window_open_locked(const psti_feed *feed, const run *r)
 {
-    if (feed->outstanding >= feed->outstanding_max || !stage_open_locked(feed, r))
+    if (feed->outstanding >= block_samples_max_locked(feed) || !stage_open_locked(feed, r))
         return false;
     if (feed->spec.mode == PST_ORDER_READY) {
         if (feed->start_next - feed->start_base < (uint64_t)feed->window)

@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Batches kept without limit, the ring's memory, and images whose finish is left to a device."""
+
+import numpy
+import penstock
+from conftest import CROP
+from penstock import _penstock
+
+
+def test_a_list_of_a_thousand_batches(photos):
+    def batches(loader):
+        while True:
+            yield from loader
+
+    with penstock.Loader(photos, CROP, 4, seed=5) as plain, penstock.Loader(photos, CROP, 4, seed=5) as loader:
+        kept = [batch for batch, _ in zip(batches(loader), range(1000))]
+        assert loader.stats()["fresh_batches"] > 900
+        for batch, other in zip(kept, batches(plain)):
+            assert numpy.array_equal(batch["image"], other["image"])
+            assert list(batch.ids) == list(other.ids)
+
+
+def test_what_finish_does_is_told(photos):
+    with penstock.Engine(1) as engine:
+        data = penstock.Dataset(photos)
+        text = CROP + " | normalize(imagenet)"
+        raw = _penstock.Job(engine, data.raw, text, 4, seed=1, raw_finish=True, leases=2)
+        done = _penstock.Job(engine, data.raw, text, 4, seed=1)
+        told = raw.finish("image")
+        assert told["raw"] and not done.finish("image")["raw"]
+        assert (told["dtype"], told["layout"], told["channels"]) == ("f32", "nchw", 3)
+        assert raw.finish("label") is None
+        a, b = raw.next(raw.begin(0)), done.next(done.begin(0))
+        pixels = numpy.asarray(a.view("image"))
+        assert pixels.dtype == numpy.uint8 and pixels.shape == (4, 16, 16, 3)
+        scale, bias = (numpy.array(told[name][:3], numpy.float32) for name in ("scale", "bias"))
+        wanted = pixels.astype(numpy.float32) * scale - bias
+        assert numpy.array_equal(wanted.transpose(0, 3, 1, 2), numpy.asarray(b.view("image")))
+
+
+def test_the_ring_is_listed(photos):
+    with penstock.Engine(1) as engine:
+        data = penstock.Dataset(photos)
+        job = _penstock.Job(engine, data.raw, CROP, 4, seed=1)
+        ring = job.memory()
+        assert ring == job.memory() and len(ring) == 6
+        turn = job.begin(0)
+        for _ in range(10):
+            batch = job.next(turn)
+            assert any(base <= batch.address and batch.address + batch.nbytes <= base + size for base, size in ring)
+            del batch
+        ragged = _penstock.Job(engine, data.raw, "decode", 4)
+        assert ragged.memory() == []
