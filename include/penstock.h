@@ -167,6 +167,8 @@ typedef struct pst_batch pst_batch;
 
 typedef enum pst_io { PST_IO_AUTO = 0, PST_IO_URING, PST_IO_THREADS } pst_io;
 
+#define PST_CACHE_AUTO UINT64_MAX /* what rings and samples on their way leave of the budget */
+
 typedef struct pst_engine_options {
     size_t size;           /* sizeof(pst_engine_options) */
     uint64_t memory_bytes; /* budget for everything (16 MiB..; 0 = 25 % of what the process may
@@ -175,6 +177,8 @@ typedef struct pst_engine_options {
                    */
     int io_depth; /* reads in flight (0..1024; 0 = 32) */
     int io;       /* pst_io (default PST_IO_AUTO) */
+    uint64_t cache_bytes; /* of the budget, for decoded samples, which stay as long as the engine
+                             (64 KiB..memory less 16 MiB, or PST_CACHE_AUTO; 0 = none) */
 } pst_engine_options;
 
 /* What was asked for and what it became on this machine. */
@@ -183,7 +187,8 @@ typedef struct pst_settings {
     uint64_t may_have; /* bytes the process may have: RAM and cgroups */
     int workers, io_depth, io;
     uint64_t memory_bytes;
-    char cpu[16]; /* kernels in use: "c", "avx2", "avx512" */
+    uint64_t cache_bytes; /* the most that the cache may come to; 0 = none */
+    char cpu[16];         /* kernels in use: "c", "avx2", "avx512" */
 } pst_settings;
 
 PST_API void pst_engine_options_init(pst_engine_options *opts);
@@ -381,6 +386,7 @@ typedef struct pst_job_options {
                        see pst_job_finish (0..1; 0) */
     int leases;     /* batches that the caller holds at once; more are written to fresh memory
                        (0..64; 0 = 1) */
+    int no_cache;   /* 1 = the engine's cache is left alone (0..1; 0) */
 } pst_job_options;
 
 typedef struct pst_stage_stats {
@@ -401,7 +407,9 @@ typedef struct pst_job_stats {
     uint64_t peak_bytes; /* of the engine's budget */
     uint32_t ready_depth, stage_count;
     pst_stage_stats stages[PST_STAGES_MAX];
-    uint64_t fresh_batches; /* written outside the ring because the caller held it */
+    uint64_t fresh_batches;            /* written outside the ring because the caller held it */
+    uint64_t cache_hits, cache_misses; /* samples that began from their decoded form, or did not */
+    uint64_t cache_bytes, cache_entries; /* of the engine: taken from the budget; samples in it */
 } pst_job_stats;
 
 /* How an image becomes what the pipeline asks for, once its last op is done. For an element x of

@@ -21,9 +21,10 @@ ARROWS = {
     "codec": {"core"},
     "op": {"core"},
     "sample": {"core"},
+    "cache": {"core"},
     "pipeline": {"core", "codec", "op"},
-    "sched": {"core", "source", "codec", "op", "pipeline", "sample"},
-    "engine": {"core", "source", "codec", "op", "pipeline", "sample", "sched"},
+    "sched": {"core", "source", "codec", "op", "pipeline", "sample", "cache"},
+    "engine": {"core", "source", "codec", "op", "pipeline", "sample", "cache", "sched"},
 }
 # Third-party headers, and the only places that may know them.
 LIBRARIES = {

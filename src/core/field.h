@@ -29,6 +29,14 @@ typedef struct psti_field {
     int64_t first_damaged_row;
 } psti_field;
 
+/* A picture in its decoded form: after the decoder and every op without randomness that follows it.
+ * Decisions are made from what the header said, so that is kept beside it. */
+typedef struct psti_decoded {
+    int64_t rows, cols; /* of the whole picture as decoded, before any op */
+    int channels, dtype;
+    psti_field field;
+} psti_decoded;
+
 /* Bytes of one element; 0 for an unknown type. */
 size_t psti_dtype_bytes(int dtype);
 const char *psti_dtype_name(int dtype);

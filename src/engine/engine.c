@@ -21,8 +21,10 @@ int pst_engine_new(const pst_engine_options *opts, pst_engine **out, pst_error *
     pthread_mutex_init(&engine->lock, NULL);
     engine->pid = getpid();
     engine->settings = settings;
+    const bool by_itself = opts && opts->cache_bytes == PST_CACHE_AUTO;
     const psti_pool_spec spec = {settings.workers, settings.io_depth, settings.io,
-                                 settings.memory_bytes};
+                                 settings.memory_bytes,
+                                 by_itself ? PST_CACHE_AUTO : settings.cache_bytes};
     rc = psti_pool_new(&spec, &engine->pool, err);
     if (rc < 0) {
         pst_engine_free(engine);

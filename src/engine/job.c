@@ -55,6 +55,7 @@ static int check_options(const pst_job_options *o, pst_error *err)
         {"leave_mix", o->leave_mix, 0, 1},
         {"raw_finish", o->raw_finish, 0, 1},
         {"leases", o->leases, 0, 64},
+        {"no_cache", o->no_cache, 0, 1},
     };
     for (size_t i = 0; i < sizeof bounds / sizeof *bounds; i++)
         if (bounds[i].value < bounds[i].low || bounds[i].value > bounds[i].high)
@@ -159,6 +160,7 @@ static int open_feed(pst_job *job, const pst_job_options *o, pst_error *err)
         .window = o->reorder_window,
         .draw_id = o->draw_id,
         .leases = o->leases ? o->leases : 1,
+        .cache = !o->no_cache,
         .bad = note_bad,
         .user = job,
     };
@@ -169,6 +171,7 @@ static int open_feed(pst_job *job, const pst_job_options *o, pst_error *err)
         return rc;
     if (o->leave_mix)
         psti_plan_leave_mix(spec.plan);
+    spec.form = psti_plan_decoded_form(spec.plan, job->pipeline);
     if (o->raw_finish)
         psti_plan_raw_finish(spec.plan);
     rc = make_order(job, o, &spec.order, err);

@@ -10,7 +10,7 @@
 #include "core/quota.h"
 #include "engine/engine_priv.h"
 
-static const uint64_t MEMORY_LEAST = 16u << 20, MEMORY_MOST = 8ull << 30;
+static const uint64_t MEMORY_LEAST = 16u << 20, MEMORY_MOST = 8ull << 30, CACHE_LEAST = 64u << 10;
 
 void pst_engine_options_init(pst_engine_options *opts)
 {
@@ -24,6 +24,29 @@ static uint64_t default_memory(uint64_t may_have)
     if (memory > MEMORY_MOST)
         memory = MEMORY_MOST;
     return memory < MEMORY_LEAST ? MEMORY_LEAST : memory;
+}
+
+/* auto: what a budget without jobs would leave; their rings make it less. */
+static uint64_t resolve_cache(const pst_engine_options *o, uint64_t memory)
+{
+    if (o->cache_bytes != PST_CACHE_AUTO)
+        return o->cache_bytes;
+    const uint64_t others = psti_cache_auto_work(memory) + memory / 16;
+    return memory > others ? memory - others : 0;
+}
+
+static int check_cache(const pst_settings *s, pst_error *err)
+{
+    if (s->cache_bytes > 0 && s->cache_bytes < CACHE_LEAST)
+        return psti_fail(err, -EINVAL, "settings", NULL,
+                         "a cache of %llu bytes holds nothing; 0, or at least 64 KiB",
+                         (unsigned long long)s->cache_bytes);
+    if (s->cache_bytes == 0 || s->cache_bytes <= s->memory_bytes - MEMORY_LEAST)
+        return 0;
+    return psti_fail(err, PST_EBUDGET, "settings", NULL,
+                     "a cache of %.1f MiB leaves less than 16 MiB of the budget of %.1f MiB; give "
+                     "more memory, a smaller cache, or auto",
+                     (double)s->cache_bytes / 0x1p20, (double)s->memory_bytes / 0x1p20);
 }
 
 static int check(const pst_engine_options *o, const pst_settings *s, pst_error *err)
@@ -48,7 +71,7 @@ static int check(const pst_engine_options *o, const pst_settings *s, pst_error *
             err, PST_EBUDGET, "settings", NULL,
             "a budget of %.1f MiB is more than the %.1f MiB that this process may have",
             (double)s->memory_bytes / 0x1p20, (double)s->may_have / 0x1p20);
-    return 0;
+    return o->cache_bytes == PST_CACHE_AUTO ? 0 : check_cache(s, err);
 }
 
 int pst_settings_resolve(const pst_engine_options *opts, pst_settings *out, pst_error *err)
@@ -67,6 +90,7 @@ int pst_settings_resolve(const pst_engine_options *opts, pst_settings *out, pst_
     out->io_depth = o.io_depth ? o.io_depth : 32;
     out->io = o.io;
     out->memory_bytes = o.memory_bytes ? o.memory_bytes : default_memory(out->may_have);
+    out->cache_bytes = resolve_cache(&o, out->memory_bytes);
     snprintf(out->cpu, sizeof out->cpu, "%s", psti_cpu_name(psti_cpu_level()));
     return check(&o, out, err);
 }

@@ -39,6 +39,7 @@ static int run_decoder(psti_work *work, psti_kit *kit, int p, int64_t known, pst
         kit->warnings += (uint64_t)psti_decoder_warnings(kit->decoder);
     psti_kit_close(kit);
     shot->at = 0;
+    shot->sound = rc == 0 && shot->now.first_damaged_row == PSTI_ROWS_SOUND;
     return rc;
 }
 
@@ -71,7 +72,7 @@ static int place_output(psti_shot *shot, const psti_op *op, const psti_geom *siz
 {
     *out = shot->now;
     out->first_damaged_row = PSTI_ROWS_SOUND;
-    if ((op->flags & PSTI_OP_INPLACE) && same_size(&shot->now, size))
+    if ((op->flags & PSTI_OP_INPLACE) && same_size(&shot->now, size) && !shot->borrowed)
         return 0;
     size_t bytes;
     if (!psti_geom_bytes(size, shot->now.dtype, &bytes))
@@ -106,6 +107,7 @@ static int run_op(psti_work *work, psti_kit *kit, int p, pst_error *err)
         return psti_work_fail(work, stage->type.name, p, rc, err);
     if (out.data != shot->now.data)
         shot->at = !shot->at;
+    shot->borrowed = false;
     shot->now = out;
     return 0;
 }

@@ -119,8 +119,18 @@ static void aim_decode(psti_work *work, int stage, int picture)
     if (end < shot->used_rows)
         shot->used_rows = end;
     const bool whole = draw->rows == shot->facts.rows && draw->cols == shot->facts.cols;
-    if (!whole && shot->facts.can_crop && !work->plan->force_full)
+    if (!whole && shot->facts.can_crop && !work->plan->force_full && !work->whole)
         shot->window = (psti_window){draw->top, draw->left, draw->rows, draw->cols};
+}
+
+void psti_work_aim(psti_work *work)
+{
+    const psti_plan *plan = work->plan;
+    for (int s = 0; s < plan->stage_count; s++)
+        for (int p = 0; plan->stages[s].type.role == PSTI_ROLE_DECODE && p < plan->picture_count;
+             p++)
+            if (plan->stages[s].pictures & (uint32_t)1 << p)
+                aim_decode(work, s, p);
 }
 
 int psti_work_decide(psti_work *work, const psti_rng_key *key, pst_error *err)
@@ -140,10 +150,6 @@ int psti_work_decide(psti_work *work, const psti_rng_key *key, pst_error *err)
         for (int p = 0; p < plan->picture_count; p++)
             now[p] = psti_work_at(work, s, p)->out;
     }
-    for (int s = 0; s < plan->stage_count; s++)
-        for (int p = 0; plan->stages[s].type.role == PSTI_ROLE_DECODE && p < plan->picture_count;
-             p++)
-            if (plan->stages[s].pictures & (uint32_t)1 << p)
-                aim_decode(work, s, p);
+    psti_work_aim(work);
     return 0;
 }

@@ -63,6 +63,12 @@ int psti_plan_stage_count(const psti_plan *plan);
 const char *psti_plan_stage_name(const psti_plan *plan, int stage);
 /* How many leading stages make the decoded form: those before the first random op. */
 int psti_plan_decoded_stages(const psti_plan *plan);
+/* Pictures of the plan. 0 too where a picture is decoded after a random op: then there is no
+ * decoded form of the sample as a whole. */
+int psti_plan_decoded_pictures(const psti_plan *plan);
+/* Names the decoded form: the pipeline's fingerprint of it, and the pictures that it consists of.
+ */
+psti_id128 psti_plan_decoded_form(const psti_plan *plan, const psti_pipeline *pipeline);
 /* Decodes pictures whole even where a window would do: for tests that compare both ways. Before the
  * plan is shared. */
 void psti_plan_force_full(psti_plan *plan, bool force);
@@ -120,12 +126,28 @@ typedef struct psti_input {
  * lacks an optional field (then an error if it is a picture). */
 int psti_work_start(psti_work *work, psti_kit *kit, const psti_plan *plan, const psti_rng_key *key,
                     const psti_input *inputs, pst_error *err);
+/* The same for a sample whose pictures are there in decoded form, one per picture of the plan, in
+ * the order of psti_work_decoded: nothing of them is read, the cursor is behind the decoded stages.
+ * Every decision is the one that psti_work_start makes. The pictures' memory is only read, and
+ * stays the caller's and valid until the work is done or cleared. */
+int psti_work_start_decoded(psti_work *work, psti_kit *kit, const psti_plan *plan,
+                            const psti_rng_key *key, const psti_input *inputs,
+                            const psti_decoded *pictures, pst_error *err);
 /* Bytes that the remaining stages will take beyond the inputs: the work's buffers, libraries,
  * scratch. Upper bound. After start. */
 size_t psti_work_need(const psti_work *work);
 /* Runs the stage at the cursor. 1: more to run; 0: ready for finish; negative: the sample is bad,
  * err says where. */
 int psti_work_step(psti_work *work, psti_kit *kit, pst_error *err);
+/* Making the decoded form of a sample, between start and the first step: from now on pictures are
+ * decoded whole (true), or as little of them as the draw needs (false). Verdicts stay the same. */
+int psti_work_whole(psti_work *work, psti_kit *kit, bool whole, pst_error *err);
+/* Picture p in decoded form: its size, from start on; its pixels, once the cursor is behind the
+ * decoded stages. */
+psti_decoded psti_work_decoded(const psti_work *work, int p);
+/* Whether the decoded stages are done, and whether all rows of every picture were sound. */
+bool psti_work_at_decoded(const psti_work *work);
+bool psti_work_sound(const psti_work *work);
 /* The finished field for output i: picture before finish, or raw bytes. Valid until the work starts
  * another sample or is cleared. */
 const psti_field *psti_work_field(const psti_work *work, int output);

@@ -298,14 +298,17 @@ typedef struct psti_shot {
     int64_t used_rows;  /* damage at or after this row does no harm */
     psti_decode_need need;
     int64_t damage; /* psti_work_damage */
-    psti_field now; /* lies in buf[at] once decoded */
+    psti_field now; /* lies in buf[at] once decoded, or elsewhere if borrowed */
     psti_buf buf[2];
     int at;
+    bool borrowed; /* now is somebody else's memory and must not be written to */
+    bool sound;    /* the decoder found no damaged row */
 } psti_shot;
 
 struct psti_work {
     const psti_plan *plan; /* NULL: no sample in hand */
     int cursor;
+    bool whole; /* pictures are decoded whole, whatever the draw */
     psti_input *inputs;
     int inputs_cap;
     psti_field *fields; /* of what passes through */
@@ -328,6 +331,8 @@ static inline psti_step *psti_work_at(const psti_work *work, int stage, int pict
 bool psti_geom_bytes(const psti_geom *geom, int dtype, size_t *out);
 /* Makes every decision and says what to decode (decide.c). Headers have been read. */
 int psti_work_decide(psti_work *work, const psti_rng_key *key, pst_error *err);
+/* Which part of each picture to decode; part of psti_work_decide. */
+void psti_work_aim(psti_work *work);
 /* Opens picture p in the kit's decoder unless it is open there; fills the shot's facts (kit.c). */
 int psti_work_open(psti_work *work, psti_kit *kit, int picture, pst_error *err);
 void psti_kit_close(psti_kit *kit);

@@ -386,6 +386,31 @@ int psti_plan_decoded_stages(const psti_plan *plan)
     return plan->decoded_stages;
 }
 
+int psti_plan_decoded_pictures(const psti_plan *plan)
+{
+    uint32_t decoded = 0;
+    for (int s = 0; s < plan->decoded_stages; s++)
+        if (plan->stages[s].type.role == PSTI_ROLE_DECODE)
+            decoded |= plan->stages[s].pictures;
+    return decoded + 1 == (uint32_t)1 << plan->picture_count ? plan->picture_count : 0;
+}
+
+psti_id128 psti_plan_decoded_form(const psti_plan *plan, const psti_pipeline *pipeline)
+{
+    const psti_id128 print = pipeline->prints.decoded;
+    psti_hash hash;
+    psti_hash_init(&hash);
+    psti_hash_u64(&hash, print.lo);
+    psti_hash_u64(&hash, print.hi);
+    psti_hash_u64(&hash, (uint64_t)plan->decoded_stages);
+    for (int p = 0; p < plan->picture_count; p++) {
+        const psti_plan_input *input = &plan->inputs[plan->pictures[p].input];
+        psti_hash_text(&hash, input->name, strlen(input->name));
+        psti_hash_u64(&hash, (uint64_t)input->kind);
+    }
+    return psti_hash_final(&hash);
+}
+
 void psti_plan_force_full(psti_plan *plan, bool force)
 {
     plan->force_full = force;

@@ -107,7 +107,7 @@ static int take_passing(psti_work *work, int i, pst_error *err)
     return 0;
 }
 
-static int take_inputs(psti_work *work, const psti_input *inputs, pst_error *err)
+static int take_inputs(psti_work *work, const psti_input *inputs, bool decoded, pst_error *err)
 {
     const psti_plan *plan = work->plan;
     int rc = 0;
@@ -116,7 +116,7 @@ static int take_inputs(psti_work *work, const psti_input *inputs, pst_error *err
     for (int i = 0; rc == 0 && i < plan->count; i++) {
         if (plan->picture_of[i] < 0)
             rc = take_passing(work, i, err);
-        else if (!inputs[i].bytes)
+        else if (!inputs[i].bytes && !decoded)
             rc = psti_fail(err, PST_EFIELD, "decode", NULL, "the sample has no field %s",
                            plan->inputs[i].name);
     }
@@ -124,6 +124,8 @@ static int take_inputs(psti_work *work, const psti_input *inputs, pst_error *err
         work->shots[p].damage = -1;
         work->shots[p].at = 0;
         work->shots[p].now = (psti_field){0};
+        work->shots[p].borrowed = false;
+        work->shots[p].sound = false;
     }
     return rc;
 }
@@ -172,33 +174,113 @@ static int measure_decodes(psti_work *work, psti_kit *kit, pst_error *err)
     return 0;
 }
 
-int psti_work_start(psti_work *work, psti_kit *kit, const psti_plan *plan, const psti_rng_key *key,
-                    const psti_input *inputs, pst_error *err)
+/* The pictures are there already: what their headers said is what decisions are made from. */
+static void take_decoded(psti_work *work, const psti_decoded *pictures)
 {
-    const uint64_t start = psti_now_ns();
-    work->plan = NULL;
-    work->cursor = 0;
-    work->kit_id = 0;
-    int rc = reserve(work, plan, err);
-    if (rc < 0)
-        return rc;
-    work->plan = plan;
-    rc = take_inputs(work, inputs, err);
-    if (rc == 0)
+    for (int p = 0; p < work->plan->picture_count; p++) {
+        psti_shot *shot = &work->shots[p];
+        shot->facts = (psti_picture){.rows = pictures[p].rows,
+                                     .cols = pictures[p].cols,
+                                     .channels = pictures[p].channels,
+                                     .dtype = pictures[p].dtype};
+        shot->now = pictures[p].field;
+        shot->borrowed = true;
+    }
+    work->cursor = work->plan->decoded_stages;
+}
+
+/* decoded: NULL, or the pictures in decoded form. */
+static int start(psti_work *work, psti_kit *kit, const psti_rng_key *key, const psti_input *inputs,
+                 const psti_decoded *decoded, pst_error *err)
+{
+    int rc = take_inputs(work, inputs, decoded != NULL, err);
+    if (rc == 0 && decoded)
+        take_decoded(work, decoded);
+    else if (rc == 0)
         rc = read_headers(work, kit, err);
     if (rc == 0)
         rc = psti_work_decide(work, key, err);
     if (rc == 0)
         rc = check_outputs(work, err);
-    if (rc == 0)
+    if (rc == 0 && !decoded)
         rc = measure_decodes(work, kit, err);
+    return rc;
+}
+
+int psti_work_start_decoded(psti_work *work, psti_kit *kit, const psti_plan *plan,
+                            const psti_rng_key *key, const psti_input *inputs,
+                            const psti_decoded *pictures, pst_error *err)
+{
+    const uint64_t since = psti_now_ns();
+    work->plan = NULL;
+    work->cursor = 0;
+    work->whole = false;
+    work->kit_id = 0;
+    int rc = reserve(work, plan, err);
+    if (rc < 0)
+        return rc;
+    work->plan = plan;
+    rc = start(work, kit, key, inputs, pictures, err);
+    if (plan->stage_count)
+        kit->stage_ns[work->cursor] += psti_now_ns() - since;
     if (rc < 0) {
         psti_kit_close(kit);
         work->plan = NULL;
     }
-    if (plan->stage_count)
-        kit->stage_ns[0] += psti_now_ns() - start;
     return rc;
+}
+
+int psti_work_start(psti_work *work, psti_kit *kit, const psti_plan *plan, const psti_rng_key *key,
+                    const psti_input *inputs, pst_error *err)
+{
+    return psti_work_start_decoded(work, kit, plan, key, inputs, NULL, err);
+}
+
+/* ---- the decoded form --------------------------------------------------------------------------
+ */
+
+int psti_work_whole(psti_work *work, psti_kit *kit, bool whole, pst_error *err)
+{
+    if (work->whole == whole)
+        return 0;
+    work->whole = whole;
+    psti_work_aim(work);
+    return measure_decodes(work, kit, err);
+}
+
+psti_decoded psti_work_decoded(const psti_work *work, int p)
+{
+    const psti_shot *shot = &work->shots[p];
+    psti_decoded out = {.rows = shot->facts.rows,
+                        .cols = shot->facts.cols,
+                        .channels = shot->facts.channels,
+                        .dtype = shot->facts.dtype,
+                        .field = shot->now};
+    if (work->cursor < work->plan->decoded_stages) {
+        const psti_geom *size = &psti_work_at(work, work->plan->decoded_stages - 1, p)->out;
+        out.field =
+            (psti_field){.kind = (uint8_t)work->plan->inputs[work->plan->pictures[p].input].kind,
+                         .dtype = (uint8_t)shot->facts.dtype,
+                         .rank = 3,
+                         .shape = {size->rows, size->cols, size->channels},
+                         .whole_rows = size->rows,
+                         .whole_cols = size->cols,
+                         .first_damaged_row = PSTI_ROWS_SOUND};
+    }
+    return out;
+}
+
+bool psti_work_at_decoded(const psti_work *work)
+{
+    return work->cursor >= work->plan->decoded_stages;
+}
+
+bool psti_work_sound(const psti_work *work)
+{
+    bool sound = true;
+    for (int p = 0; p < work->plan->picture_count; p++)
+        sound &= work->shots[p].sound;
+    return sound;
 }
 
 /* ---- memory ---------------------------------------------------------------------------------- */
@@ -222,7 +304,7 @@ static size_t follow_picture(const psti_work *work, int p, size_t *extra)
     const psti_shot *shot = &work->shots[p];
     size_t most[2] = {0, 0};
     int at = shot->at;
-    if (shot->now.data)
+    if (shot->now.data && !shot->borrowed)
         most[at] = shot->now.bytes;
     for (int s = work->cursor; s < work->plan->stage_count; s++) {
         const psti_stage *stage = &work->plan->stages[s];

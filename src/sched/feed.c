@@ -132,7 +132,7 @@ static int open_ring_locked(psti_feed *feed, pst_error *err)
     for (int depth = feed->spec.ready_depth; depth >= 1; depth--) {
         /* Prefer a shallower ring to one that takes more than half of the budget. */
         const uint64_t bytes = ring_bytes(feed, depth) + listing;
-        if (depth > 1 && bytes > pool->budget.limit / 2)
+        if (depth > 1 && bytes > (pool->budget.limit - pool->cache_limit) / 2)
             continue;
         if (!pool_fixed_take_locked(pool, bytes))
             continue;
@@ -146,14 +146,16 @@ static int open_ring_locked(psti_feed *feed, pst_error *err)
     }
     const uint64_t kept =
         (uint64_t)pool->worker_count * (KEEP_MOST - pool->keep); /* more, with a larger budget */
+    const uint64_t held = pool_cache_held_locked(pool);
     const uint64_t needed =
-        (pool->fixed + kept + ring_bytes(feed, 1) + listing) / 7 * 8 + (1u << 20);
+        (pool->fixed + kept + ring_bytes(feed, 1) + listing) / 7 * 8 + held + (1u << 20);
     return psti_fail(err, PST_EBUDGET, "memory", NULL,
                      "batches of %.1f MiB and the listing of %.1f MiB need a budget of at least "
-                     "%.0f MiB; it is %.1f "
-                     "MiB. Give more memory, or use a smaller batch",
+                     "%.0f MiB; it is %.1f MiB, of which the cache has %.1f MiB. Give more memory, "
+                     "or use a smaller batch",
                      (double)feed->layout.bytes / 0x1p20, (double)listing / 0x1p20,
-                     (double)needed / 0x1p20 + 1.0, (double)pool->budget.limit / 0x1p20);
+                     (double)needed / 0x1p20 + 1.0, (double)pool->budget.limit / 0x1p20,
+                     (double)held / 0x1p20);
 }
 
 static int feed_prepare(psti_feed *feed, pst_error *err)
@@ -168,6 +170,8 @@ static int feed_prepare(psti_feed *feed, pst_error *err)
     if (rc < 0)
         return rc;
     feed->way = choose_way(feed);
+    feed->cached =
+        feed->spec.cache && feed->pool->cache && psti_plan_decoded_pictures(feed->spec.plan) > 0;
     feed->next_epoch = feed->spec.first_epoch;
     feed->end_epoch = feed->spec.epochs ? feed->spec.first_epoch + feed->spec.epochs : UINT64_MAX;
     feed->opened_ns = psti_now_ns();
@@ -472,6 +476,14 @@ void psti_feed_stats(psti_feed *feed, pst_job_stats *out)
     out->peak_bytes = psti_budget_peak(&pool->budget);
     out->ready_depth = (uint32_t)feed->depth;
     out->fresh_batches = feed->fresh;
+    out->cache_hits = feed->cache_hits;
+    out->cache_misses = feed->cache_misses;
+    if (pool->cache) {
+        psti_cache_stats cache;
+        psti_cache_stats_get(pool->cache, &cache);
+        out->cache_bytes = cache.bytes;
+        out->cache_entries = cache.entries;
+    }
     int count = 0;
     pst_stage_stats *s = out->stages;
     memcpy(s[count].name, "read", 5);

@@ -142,7 +142,7 @@ void fetch_free(task *t)
 
 bool fetch_value(const psti_feed *feed, int field, const task *t, const void **value, size_t *bytes)
 {
-    if (!feed->fetches)
+    if (!feed->fetches || t->cached)
         return false;
     const psti_part *part = &t->fetch->sink.part[feed->spec.fields[field].source];
     if (!part->there)

@@ -17,8 +17,7 @@ enum { HEAP_MMAP = 1 << 20, HEAP_TRIM = 256 << 10 };
 
 uint64_t pool_encoded_max_locked(const psti_pool *pool)
 {
-    const uint64_t limit = pool->budget.limit;
-    return limit > pool->fixed ? (limit - pool->fixed) / 4 : 0;
+    return pool_rest_locked(pool) / 4;
 }
 
 uint64_t pool_staged_max_locked(const psti_pool *pool)
@@ -26,10 +25,16 @@ uint64_t pool_staged_max_locked(const psti_pool *pool)
     return pool->stagers ? pool_encoded_max_locked(pool) : 0;
 }
 
+uint64_t pool_extra_max_locked(const psti_pool *pool)
+{
+    return pool_rest_locked(pool) - pool_encoded_max_locked(pool) - pool_staged_max_locked(pool);
+}
+
 bool pool_fixed_take_locked(psti_pool *pool, uint64_t bytes)
 {
     /* An eighth stays for reading and for samples at work. */
-    const uint64_t most = pool->budget.limit - pool->budget.limit / 8;
+    const uint64_t all = pool->budget.limit - pool_cache_held_locked(pool);
+    const uint64_t most = all - all / 8;
     bool there = false;
     pool->opening++;
     while (!there && pool->fixed <= most && bytes <= most - pool->fixed) {
@@ -56,6 +61,8 @@ void pool_fixed_give_locked(psti_pool *pool, uint64_t bytes)
 {
     pool->fixed -= bytes;
     psti_budget_give(&pool->budget, bytes);
+    if (pool->cache)
+        psti_cache_retry(pool->cache);
     pthread_cond_broadcast(&pool->room);
 }
 
@@ -70,8 +77,8 @@ static uint64_t fixed_most_locked(const psti_pool *pool)
 
 static int extra_refused(const psti_pool *pool, uint64_t bytes, uint64_t most, pst_error *err)
 {
-    const uint64_t needed =
-        fixed_most_locked(pool) + (pool->stagers ? 2 * bytes : bytes + bytes / 3) + 1;
+    const uint64_t rest = (pool->stagers ? 2 * bytes : bytes + bytes / 3) + 1;
+    const uint64_t needed = pool_budget_for(pool, fixed_most_locked(pool), rest);
     return psti_fail(
         err, PST_EBUDGET, "memory", NULL,
         "preparing this sample takes %.1f MiB, the budget of %.1f MiB leaves %.1f MiB; give at "
@@ -88,8 +95,7 @@ int pool_extra_take(psti_pool *pool, uint64_t bytes, pst_error *err)
     while (pool->tickets_served != ticket)
         pthread_cond_wait(&pool->room, &pool->lock);
     for (;;) {
-        const uint64_t most = pool->budget.limit - pool->fixed - pool_encoded_max_locked(pool) -
-                              pool_staged_max_locked(pool);
+        const uint64_t most = pool_extra_max_locked(pool);
         if (bytes > most) {
             rc = extra_refused(pool, bytes, most, err);
             break;
@@ -196,8 +202,10 @@ static void *work_loop(void *arg)
             continue;
         }
         pthread_mutex_unlock(&pool->lock);
-        task_run(w, t);
+        const bool ended = task_run(w, t);
         pthread_mutex_lock(&pool->lock);
+        if (ended)
+            task_done_locked(t);
     }
     pthread_mutex_unlock(&pool->lock);
     return NULL;
@@ -249,19 +257,21 @@ static void tame_the_heap(void)
 static int start(psti_pool *pool, const psti_pool_spec *spec, pst_error *err)
 {
     tame_the_heap();
-    pool->keep = keep_per_worker(spec->memory_bytes, spec->workers);
+    const uint64_t cache = spec->cache_bytes == PST_CACHE_AUTO ? 0 : spec->cache_bytes;
+    const uint64_t memory = spec->memory_bytes - cache;
+    pool->keep = keep_per_worker(memory, spec->workers);
     const uint64_t kept = (uint64_t)pool->keep * (uint64_t)spec->workers;
-    if (kept > spec->memory_bytes / 2)
+    if (kept > memory / 2)
         return psti_fail(err, PST_EBUDGET, "memory", NULL,
-                         "%d workers need a budget of at least %.0f MiB; it is %.1f MiB",
-                         spec->workers, (double)kept * 2 / 0x1p20,
-                         (double)spec->memory_bytes / 0x1p20);
+                         "%d workers need a budget of at least %.0f MiB beside the cache; it is "
+                         "%.1f MiB",
+                         spec->workers, (double)kept * 2 / 0x1p20, (double)memory / 0x1p20);
     psti_budget_force(&pool->budget, kept);
     pool->fixed = kept;
     pool->task_count = spec->io_depth + 2 * spec->workers;
     pool->tasks = psti_calloc(PSTI_MEM_SCHED, (size_t)pool->task_count, sizeof *pool->tasks);
     pool->workers = psti_calloc(PSTI_MEM_SCHED, (size_t)spec->workers, sizeof *pool->workers);
-    if (!pool->tasks || !pool->workers)
+    if (!pool->tasks || !pool->workers || pool_cache_open(pool, spec->cache_bytes) < 0)
         return psti_fail(err, -ENOMEM, "engine", NULL, "out of memory while starting the engine");
     for (int i = 0; i < pool->task_count; i++) {
         pool->tasks[i].next = pool->free_tasks;
@@ -279,7 +289,13 @@ int psti_pool_new(const psti_pool_spec *spec, psti_pool **out, pst_error *err)
     psti_pool *pool = psti_calloc(PSTI_MEM_SCHED, 1, sizeof *pool);
     if (!pool)
         return psti_fail(err, -ENOMEM, "engine", NULL, "out of memory while starting the engine");
-    pthread_mutex_init(&pool->lock, NULL);
+    /* Held for less than a microsecond, some ten thousand times a second: spinning is cheaper than
+     * sleeping. */
+    pthread_mutexattr_t attr;
+    pthread_mutexattr_init(&attr);
+    pthread_mutexattr_settype(&attr, PTHREAD_MUTEX_ADAPTIVE_NP);
+    pthread_mutex_init(&pool->lock, &attr);
+    pthread_mutexattr_destroy(&attr);
     pthread_cond_init(&pool->work, NULL);
     pthread_cond_init(&pool->room, NULL);
     psti_budget_init(&pool->budget, spec->memory_bytes);
@@ -313,6 +329,7 @@ void psti_pool_free(psti_pool *pool)
         fetch_free(&pool->tasks[i]);
         psti_buf_free(&pool->tasks[i].bytes);
     }
+    psti_cache_free(pool->cache);
     psti_free(pool->tasks);
     psti_free(pool->workers);
     psti_budget_fini(&pool->budget);

@@ -20,7 +20,12 @@ typedef struct psti_pool psti_pool;
 typedef struct psti_pool_spec {
     int workers, io_depth, io;
     uint64_t memory_bytes;
+    uint64_t cache_bytes; /* of them for decoded samples; 0 = none, PST_CACHE_AUTO = what is left */
 } psti_pool_spec;
+
+/* PST_CACHE_AUTO: what stays for encoded bytes, staged and large samples, whatever the cache holds,
+ * so that the verdict on a large sample does not hang on how full the cache is. */
+uint64_t psti_cache_auto_work(uint64_t memory_bytes);
 
 int psti_pool_new(const psti_pool_spec *spec, psti_pool **out, pst_error *err);
 /* Every feed must be closed. Joins the threads. NULL is fine. */
@@ -52,6 +57,8 @@ typedef struct psti_feed_spec {
     int64_t window;  /* R; 0 = default */
     int64_t draw_id; /* -1 = the sample's own id */
     int leases;      /* batches that the consumer holds at once, at least 1 */
+    bool cache;      /* decoded forms are looked up and kept, if the pool has a cache */
+    psti_id128 form; /* what they are: psti_plan_decoded_form */
     /* Told of each bad sample under skip, with the pool's lock held; answers 0 or a code that ends
      * the feed. */
     int (*bad)(void *user, pst_error *err);

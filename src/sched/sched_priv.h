@@ -20,6 +20,7 @@
 #include <stdatomic.h>
 #include <sys/types.h>
 
+#include "cache/cache.h"
 #include "core/clock.h"
 #include "core/hist.h"
 #include "core/log.h"
@@ -178,6 +179,10 @@ struct task {
     uint64_t submitted_ns, read_ns;
     bool unread; /* the worker that takes it tries to read it on the spot */
     int tries;
+    /* Its decoded form, if the cache has it; else whether it should be made. */
+    const psti_cache_entry *cached;
+    psti_cache_key form;
+    bool may_cache;
     psti_input inputs[PSTI_FIELDS_MAX];
 };
 
@@ -203,6 +208,7 @@ struct psti_feed {
     bool fetches;       /* the caller's function brings the samples, see fetch.c */
     double fetch_bytes; /* of a sample that is fetched, a running mean */
     way way;
+    bool cached; /* decoded forms are looked up and kept */
     layout layout;
     ring *ring;
     pst_batch *free_blocks;
@@ -241,7 +247,7 @@ struct psti_feed {
     /* statistics */
     uint64_t samples, batches, skipped, pads, warnings, waits, wait_ns, first_batch_ns, bytes_read,
         opened_ns;
-    uint64_t read_ns, read_runs, fresh;
+    uint64_t read_ns, read_runs, fresh, cache_hits, cache_misses;
     uint64_t stage_ns[PST_STAGES_MAX], stage_runs[PST_STAGES_MAX];
     psti_hist wait_hist;
 };
@@ -269,10 +275,16 @@ struct psti_pool {
     psti_budget budget;  /* its own lock, innermost */
     size_t keep;         /* bytes that each worker may hold without asking; fixed after start */
     int idle;            /* workers waiting for work */
-    /* The budget in four parts: fixed (rings, listings, what workers keep); of the rest a quarter
-     * for encoded bytes (read and not yet decoded), a quarter for staged ones where a feed stages
-     * (records, and batches of varying shape that are not handed over yet), and what remains for
-     * extra (what single large samples take beyond keep). */
+    /* Decoded forms of all feeds; NULL without. cache_limit: bytes set aside for it; with
+     * cache_auto it takes what is left. */
+    psti_cache *cache;
+    bool cache_auto; /* both fixed after start */
+    uint64_t cache_limit;
+    uint64_t cache_taken;
+    /* The budget without the cache in four parts: fixed (rings, listings, what workers keep); of
+     * the rest a quarter for encoded bytes (read and not yet decoded), a quarter for staged ones
+     * where a feed stages (records, and batches of varying shape that are not handed over yet), and
+     * what remains for extra (what single large samples take beyond keep). */
     uint64_t fixed, encoded, staged, extra;
     int stagers;                            /* feeds that stage */
     uint64_t tickets_given, tickets_served; /* asking for extra bytes: first come, first served */
@@ -335,7 +347,11 @@ void place_bad(worker *w, task *t, pst_error *err);
 task *task_aim_locked(psti_feed *feed);
 void task_shed_locked(psti_pool *pool, const task *but); /* idle tasks' buffers go */
 void task_send_locked(task *t);
-void task_run(worker *w, task *t);
+/* False when the task was sent off again to be read. */
+bool task_run(worker *w, task *t);
+int task_start_work(worker *w, const task *t, pst_error *err);
+/* Bytes beyond keep that the started work needs; *extra counts them. */
+int task_take_extra(worker *w, uint64_t *extra, pst_error *err);
 void task_done_locked(task *t);
 void task_count_locked(worker *w,
                        task *t); /* statistics; before the sample's batch can be published */
@@ -367,11 +383,23 @@ int64_t damage_get(const damage_map *map, int64_t id, int field);
 void damage_put(damage_map *map, int64_t id, int field, int64_t row);
 void damage_forget(damage_map *map, int64_t id);
 
+/* form.c */
+enum { PSTI_FORM_PICTURES = 16 };
+int pool_cache_open(psti_pool *pool, uint64_t bytes);
+uint64_t pool_cache_held_locked(const psti_pool *pool); /* kept from everything else */
+/* What is left for samples on their way: encoded, staged, extra. */
+uint64_t pool_rest_locked(const psti_pool *pool);
+/* The budget that leaves so much beside the fixed part. */
+uint64_t pool_budget_for(const psti_pool *pool, uint64_t fixed, uint64_t rest);
+void form_find(task *t);
+int form_make(worker *w, task *t, uint64_t *extra, pst_error *err);
+
 /* pool.c */
 void pool_pump_locked(psti_pool *pool);
 void pool_signal_locked(psti_pool *pool);
 uint64_t pool_encoded_max_locked(const psti_pool *pool);
 uint64_t pool_staged_max_locked(const psti_pool *pool);
+uint64_t pool_extra_max_locked(const psti_pool *pool);
 /* Bytes beyond keep for one sample; blocks until there is room. 0 or PST_EBUDGET with err filled.
  */
 int pool_extra_take(psti_pool *pool, uint64_t bytes, pst_error *err);

@@ -121,7 +121,8 @@ static int64_t find_members(task *t)
     t->read_count = 0;
     for (int i = 0; i < feed->spec.field_count; i++) {
         t->inputs[i] = (psti_input){NULL, 0, -1};
-        if (!feed->source[feed->spec.fields[i].source].member)
+        if (!feed->source[feed->spec.fields[i].source].member ||
+            (t->cached && psti_plan_finish(feed->spec.plan, i)))
             continue;
         psti_read *read = &t->reads[t->read_count];
         const int rc =
@@ -161,7 +162,7 @@ void task_shed_locked(psti_pool *pool, const task *but)
 static int reserve_bytes_locked(task *t, uint64_t total, bool must)
 {
     psti_pool *pool = t->feed->pool;
-    if (t->bytes.cap >= total + 64)
+    if (t->bytes.cap >= total + 64 || t->read_count == 0)
         return 1;
     const uint64_t want = total + total / 8 + 80;
     const uint64_t most = pool_encoded_max_locked(pool);
@@ -291,11 +292,13 @@ task *task_aim_locked(psti_feed *feed)
     if (!r || !(feed->way == FIXED ? fixed_batch_locked(feed, r) : window_open_locked(feed, r)))
         return NULL;
     aim(t, feed, r);
-    const int rc = feed->fetches ? fetch_aim_locked(t) : read_aim_locked(t);
+    form_find(t);
+    const bool fetched = feed->fetches && !t->cached;
+    const int rc = fetched ? fetch_aim_locked(t) : read_aim_locked(t);
     if (rc == 0)
         return NULL;
     commit_locked(t);
-    t->unread = rc > 0;
+    t->unread = rc > 0 && (fetched || t->read_count > 0);
     t->read_ns = 0;
     atomic_store(&t->read_status, rc < 0 ? rc : 0);
     if (rc < 0)
@@ -364,6 +367,7 @@ static bool read_again(task *t, int status, pst_error *err)
     pthread_mutex_lock(&feed->pool->lock);
     if (changed) /* what was remembered of the old bytes says nothing of the new ones */
         damage_forget(&feed->damage, t->id);
+    form_find(t);
     const int64_t total = find_members(t);
     const int rc = total < 0 ? (int)total : reserve_bytes_locked(t, (uint64_t)total, true);
     pthread_mutex_unlock(&feed->pool->lock);
@@ -490,29 +494,43 @@ static int check_values(const task *t, pst_error *err)
     return 0;
 }
 
-/* Carries the plan out up to finish. */
-static int prepare(worker *w, task *t, uint64_t *extra, pst_error *err)
+int task_start_work(worker *w, const task *t, pst_error *err)
 {
-    psti_feed *feed = t->feed;
+    const psti_feed *feed = t->feed;
     const int64_t draw_id = feed->spec.draw_id >= 0 ? feed->spec.draw_id : t->id;
     const psti_rng_key key = {.seed = feed->spec.seed,
                               .epoch = t->run->number,
                               .id = (uint64_t)draw_id,
                               .occurrence = t->occurrence};
+    int count;
+    const psti_decoded *pictures = t->cached ? psti_cache_pictures(t->cached, &count) : NULL;
+    return psti_work_start_decoded(w->work, &w->kit, feed->spec.plan, &key, t->inputs, pictures,
+                                   err);
+}
+
+int task_take_extra(worker *w, uint64_t *extra, pst_error *err)
+{
+    const size_t need = psti_work_need(w->work);
+    if (need <= w->pool->keep || *extra)
+        return 0;
+    const uint64_t more = need - w->pool->keep;
+    const int rc = pool_extra_take(w->pool, more, err);
+    *extra = rc < 0 ? 0 : more;
+    return rc;
+}
+
+/* Carries the plan out up to finish. */
+static int prepare(worker *w, task *t, uint64_t *extra, pst_error *err)
+{
     int rc = check_values(t, err);
     if (rc == 0)
-        rc = psti_work_start(w->work, &w->kit, feed->spec.plan, &key, t->inputs, err);
+        rc = task_start_work(w, t, err);
+    if (rc == 0 && t->may_cache)
+        rc = form_make(w, t, extra, err);
+    if (rc == 0)
+        rc = task_take_extra(w, extra, err);
     if (rc < 0)
         return rc;
-    const size_t need = psti_work_need(w->work);
-    if (need > w->pool->keep) {
-        *extra = need - w->pool->keep;
-        rc = pool_extra_take(w->pool, *extra, err);
-        if (rc < 0) {
-            *extra = 0;
-            return rc;
-        }
-    }
     while ((rc = psti_work_step(w->work, &w->kit, err)) > 0)
         ;
     return rc;
@@ -529,28 +547,41 @@ void task_count_locked(worker *w, task *t)
     feed->warnings += w->kit.warnings;
     w->kit.warnings = 0;
     feed->read_ns += t->read_ns;
-    feed->read_runs++;
+    feed->read_runs += !t->cached;
+    feed->cache_hits += t->cached != NULL;
+    feed->cache_misses += feed->cached && !t->cached;
     for (int i = 0; i < t->read_count; i++)
         feed->bytes_read += t->reads[i].at.length;
     feed->bytes_read += t->fetch_charged;
 }
 
-void task_run(worker *w, task *t)
+/* Whether anybody still waits for the sample; what a former run found of its damage. A sample that
+ * was found in the cache is not worth asking: it is done sooner than it is answered. */
+static bool still_wanted(task *t)
+{
+    psti_feed *feed = t->feed;
+    if (t->cached)
+        return true;
+    pthread_mutex_lock(&feed->pool->lock);
+    const bool wanted = !t->run->cancelled && !feed->closing;
+    recall_damage_locked(t);
+    pthread_mutex_unlock(&feed->pool->lock);
+    return wanted;
+}
+
+bool task_run(worker *w, task *t)
 {
     psti_feed *feed = t->feed;
     pst_error err;
     psti_error_clear(&err);
     if (t->unread && !read_here(t))
-        return;
+        return false;
     const int status = atomic_load(&t->read_status);
     if (status < 0 && read_again(t, status, &err))
-        return;
+        return false;
     uint64_t extra = 0;
     int rc = status;
-    pthread_mutex_lock(&feed->pool->lock);
-    const bool wanted = !t->run->cancelled && !feed->closing;
-    recall_damage_locked(t);
-    pthread_mutex_unlock(&feed->pool->lock);
+    const bool wanted = still_wanted(t);
     if (status < 0 && !err.code)
         describe_read_failure(t, status, &err);
     if (status == 0 && wanted)
@@ -567,9 +598,7 @@ void task_run(worker *w, task *t)
     if (extra)
         pool_extra_give(feed->pool, extra);
     fetch_drop(t);
-    pthread_mutex_lock(&feed->pool->lock);
-    task_done_locked(t);
-    pthread_mutex_unlock(&feed->pool->lock);
+    return true;
 }
 
 /* The task is free again. Its fate has been told to the run before. */
