@@ -130,7 +130,7 @@ const command command_ops = {
 
 typedef struct settings_values {
     int64_t workers, io_depth;
-    uint64_t memory;
+    uint64_t memory, cache;
     int io;
     bool json;
 } settings_values;
@@ -139,11 +139,13 @@ static const char *const io_words[] = {"auto", "uring", "threads", NULL}; /* as 
 
 static void print_settings(const pst_settings *s)
 {
-    char budget[TEXT_SHORT], have[TEXT_SHORT];
+    char budget[TEXT_SHORT], have[TEXT_SHORT], cache[TEXT_SHORT];
     printf("cpus      %d\n", s->cpus);
     printf("may_have  %s\n", text_bytes(have, s->may_have));
     printf("workers   %d\n", s->workers);
     printf("memory    %s\n", text_bytes(budget, s->memory_bytes));
+    printf("cache     %s%s\n", s->cache_bytes ? "at most " : "",
+           s->cache_bytes ? text_bytes(cache, s->cache_bytes) : "none");
     printf("io        %s\n", io_words[s->io]);
     printf("io_depth  %d\n", s->io_depth);
     printf("kernels   %s\n", s->cpu);
@@ -157,6 +159,7 @@ static void json_settings(const pst_settings *s)
     json_uint(&j, "may_have", s->may_have);
     json_int(&j, "workers", s->workers);
     json_uint(&j, "memory_bytes", s->memory_bytes);
+    json_uint(&j, "cache_bytes", s->cache_bytes);
     json_text(&j, "io", io_words[s->io]);
     json_int(&j, "io_depth", s->io_depth);
     json_text(&j, "kernels", s->cpu);
@@ -188,6 +191,7 @@ static int run_settings(const void *values)
     pst_engine_options_init(&opts);
     opts.workers = (int)v->workers;
     opts.memory_bytes = v->memory;
+    opts.cache_bytes = v->cache;
     opts.io_depth = (int)v->io_depth;
     opts.io = v->io;
     if (pst_settings_resolve(&opts, &found, &err) < 0)
@@ -205,6 +209,7 @@ static int run_settings(const void *values)
 static const arg_option settings_options[] = {
     OPT_INT("workers", "N", AT(workers), 0, 1024, "0", "as given to feed"),
     OPT_BYTES("memory", "BYTES", AT(memory), "0", "as given to feed"),
+    OPT_CACHE(AT(cache), "as given to feed"),
     OPT_WORD("io", "auto|uring|threads", AT(io), io_words, "auto", "as given to feed"),
     OPT_INT("io-depth", "N", AT(io_depth), 0, 1024, "0", "as given to feed"),
     OPT_FLAG("json", AT(json), "as one JSON object"),

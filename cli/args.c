@@ -81,9 +81,11 @@ static int store_bytes(const arg_option *o, const char *text, void *at)
 {
     char least[TEXT_SHORT];
     uint64_t value = 0;
-    if (!text_to_bytes(text, &value))
-        return fail_usage("--%s takes a size such as 512M, 1.5GiB or 1000000, not '%s'", o->name,
-                          text);
+    if (o->words != NULL && strcmp(text, o->words[0]) == 0)
+        value = UINT64_MAX;
+    else if (!text_to_bytes(text, &value))
+        return fail_usage("--%s takes a size such as 512M, 1.5GiB or 1000000%s%s, not '%s'",
+                          o->name, o->words ? ", or " : "", o->words ? o->words[0] : "", text);
     if ((double)value < o->min)
         return fail_usage("--%s is %s, but must be at least %s", o->name, text,
                           text_bytes(least, (uint64_t)o->min));

@@ -14,7 +14,7 @@ typedef enum arg_type {
     ARG_INT,      /* int64_t in min..max */
     ARG_U64,      /* uint64_t, any; 0x… allowed */
     ARG_REAL,     /* double in min..max */
-    ARG_BYTES,    /* uint64_t, at least min */
+    ARG_BYTES,    /* uint64_t, at least min; words[0] stands for the largest */
     ARG_WORD,     /* int: index into words */
     ARG_HEADING   /* no option: a heading in the help */
 } arg_type;
@@ -53,6 +53,11 @@ typedef struct arg_option {
 #define OPT_TEXT(name, meta, at, def, help)  OPT_PLAIN(ARG_TEXT, name, meta, at, def, help)
 #define OPT_U64(name, meta, at, def, help)   OPT_PLAIN(ARG_U64, name, meta, at, def, help)
 #define OPT_BYTES(name, meta, at, def, help) OPT_PLAIN(ARG_BYTES, name, meta, at, def, help)
+#define OPT_CACHE(at_, help_)                                                                      \
+    {                                                                                              \
+        .name = "cache", .type = ARG_BYTES, .meta = "BYTES|auto", .offset = (at_),                 \
+        .words = (const char *const[]){"auto", NULL}, .def = "0", .help = (help_)                  \
+    }
 #define OPT_BOUND(type_, name_, meta_, at_, min_, max_, def_, help_)                               \
     {                                                                                              \
         .name = (name_), .type = (type_), .meta = (meta_), .offset = (at_), .min = (min_),         \

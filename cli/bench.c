@@ -25,7 +25,7 @@ typedef struct bench_values {
     const char *data, *pipeline, *index_dir;
     int64_t batch, workers;
     double seconds;
-    uint64_t seed, memory;
+    uint64_t seed, memory, cache;
     bool json;
 } bench_values;
 
@@ -177,6 +177,7 @@ static int measure(bench *b, row *r)
     pst_engine_options_init(&engine_opts);
     engine_opts.workers = r->workers;
     engine_opts.memory_bytes = b->v->memory;
+    engine_opts.cache_bytes = b->v->cache;
     pst_job_options_init(&opts);
     opts.pipeline = b->pipeline;
     opts.batch = (int)b->v->batch;
@@ -350,6 +351,7 @@ static const arg_option options[] = {
     OPT_INT("workers", "N", AT(workers), 0, 1024, "0",
             "only this count; 0 = 1, 2, 4 … up to the CPUs"),
     OPT_BYTES("memory", "BYTES", AT(memory), "0", "memory budget, as for feed"),
+    OPT_CACHE(AT(cache), "decoded samples kept, as for feed"),
     OPT_U64("seed", "S", AT(seed), "0", "of order and random choices"),
     OPT_TEXT("index-dir", "DIR|none", AT(index_dir), NULL,
              "where listings are remembered (default: penstock in the cache folder)"),

@@ -24,7 +24,7 @@ typedef struct feed_values {
         *load_state, *index_dir;
     int64_t batch, epochs, start_epoch, workers, max_batches, io_depth, ready_depth, reorder_window,
         draws;
-    uint64_t seed, memory;
+    uint64_t seed, memory, cache;
     double step_ms;
     int order, ends, io;
     bool json, quiet;
@@ -52,6 +52,7 @@ static int open_engine(feed *f)
     pst_error err = {0};
     pst_engine_options_init(&opts);
     opts.memory_bytes = f->v->memory;
+    opts.cache_bytes = f->v->cache;
     opts.workers = (int)f->v->workers;
     opts.io_depth = (int)f->v->io_depth;
     opts.io = f->v->io;
@@ -341,6 +342,8 @@ static const arg_option options[] = {
     OPT_BYTES("memory", "BYTES", AT(memory), "0",
               "budget for everything, as in 512M or 2GiB; 0 = a quarter of what the process may "
               "have, at most 8 GiB"),
+    OPT_CACHE(AT(cache), "part of the budget for decoded samples, which are then neither read nor "
+                         "decoded again; auto = what the rest leaves"),
     OPT_INT("ready-depth", "N", AT(ready_depth), 0, 64, "0",
             "batches prepared ahead; 0 = 4, less if memory is short"),
     OPT_WORD("io", "auto|uring|threads", AT(io), io_words, "auto", "how files are read"),

@@ -48,6 +48,11 @@ static void print_rate(const report *r)
            text_bytes(b, r->settings.memory_bytes), text_bytes(c, memory_peak_rss()));
     printf("  read         %s by %s, %d deep\n", text_bytes(a, r->stats.bytes_read),
            io_name(r->settings.io), r->settings.io_depth);
+    if (r->settings.cache_bytes > 0)
+        printf("  cache        %s samples in %s; %.1f %% came from it\n",
+               text_count(a, r->stats.cache_entries), text_bytes(b, r->stats.cache_bytes),
+               100 * share_of((double)r->stats.cache_hits,
+                              (double)(r->stats.cache_hits + r->stats.cache_misses)));
     if (r->pads > 0)
         printf("  padding      %s slots\n", text_count(a, r->pads));
     if (r->stats.warnings > 0)
@@ -123,6 +128,11 @@ static void json_measures(json *j, const report *r)
     json_uint(j, "peak_bytes", r->stats.peak_bytes);
     json_uint(j, "peak_rss_bytes", memory_peak_rss());
     json_uint(j, "bytes_read", r->stats.bytes_read);
+    json_uint(j, "cache_hits", r->stats.cache_hits);
+    json_uint(j, "cache_misses", r->stats.cache_misses);
+    json_uint(j, "cache_bytes", r->stats.cache_bytes);
+    json_uint(j, "cache_entries", r->stats.cache_entries);
+    json_uint(j, "fresh_batches", r->stats.fresh_batches);
     json_uint(j, "pads", r->pads);
     json_uint(j, "warnings", r->stats.warnings);
     json_uint(j, "epochs", r->epochs);
@@ -165,6 +175,7 @@ static void json_settings(json *j, const report *r)
     json_int(j, "workers", r->settings.workers);
     json_int(j, "cpus", r->settings.cpus);
     json_uint(j, "memory_bytes", r->settings.memory_bytes);
+    json_uint(j, "cache_bytes", r->settings.cache_bytes);
     json_int(j, "io_depth", r->settings.io_depth);
     json_text(j, "io", io_name(r->settings.io));
     json_text(j, "kernels", r->settings.cpu);

@@ -143,6 +143,8 @@ int pyp_later(void (*run)(void *), void *arg);
 /* O& converters: an integer in 0..2^64-1, or in the range of int64_t. */
 int pyp_as_u64(PyObject *object, void *out);
 int pyp_as_i64(PyObject *object, void *out);
+/* The size of a cache: an integer, or "auto". */
+int pyp_as_cache(PyObject *object, void *out);
 /* The place of `word` in `words` (ended by NULL), or -1 with a ValueError that lists them. */
 int pyp_pick(const char *what, const char *const *words, const char *word);
 

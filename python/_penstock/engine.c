@@ -12,11 +12,12 @@ static const char *const io_words[] = {"auto", "uring", "threads", NULL};
 
 static int parse_options(PyObject *args, PyObject *kwargs, pst_engine_options *opts)
 {
-    static char *names[] = {"workers", "memory", "io_depth", "io", NULL};
+    static char *names[] = {"workers", "memory", "cache", "io_depth", "io", NULL};
     const char *io = "auto";
     pst_engine_options_init(opts);
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|iO&$is:Engine", names, &opts->workers,
-                                     pyp_as_u64, &opts->memory_bytes, &opts->io_depth, &io))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|iO&O&$is:Engine", names, &opts->workers,
+                                     pyp_as_u64, &opts->memory_bytes, pyp_as_cache,
+                                     &opts->cache_bytes, &opts->io_depth, &io))
         return -1;
     opts->io = pyp_pick("io", io_words, io);
     return opts->io < 0 ? -1 : 0;
@@ -114,10 +115,12 @@ static pst_engine *usable(PyObject *self)
 
 PyObject *pyp_settings_dict(const pst_settings *settings)
 {
-    return Py_BuildValue("{s:i, s:K, s:i, s:i, s:s, s:K, s:s}", "cpus", settings->cpus, "may_have",
-                         (unsigned long long)settings->may_have, "workers", settings->workers,
-                         "io_depth", settings->io_depth, "io", io_words[settings->io], "memory",
-                         (unsigned long long)settings->memory_bytes, "cpu", settings->cpu);
+    return Py_BuildValue("{s:i, s:K, s:i, s:i, s:s, s:K, s:K, s:s}", "cpus", settings->cpus,
+                         "may_have", (unsigned long long)settings->may_have, "workers",
+                         settings->workers, "io_depth", settings->io_depth, "io",
+                         io_words[settings->io], "memory",
+                         (unsigned long long)settings->memory_bytes, "cache",
+                         (unsigned long long)settings->cache_bytes, "cpu", settings->cpu);
 }
 
 static PyObject *engine_settings(PyObject *self, void *closure)
@@ -180,10 +183,10 @@ static PyType_Slot engine_slots[] = {
     {Py_tp_dealloc, engine_dealloc},
     {Py_tp_methods, engine_methods},
     {Py_tp_getset, engine_getset},
-    {Py_tp_doc, "Engine(workers=0, memory=0, *, io_depth=0, io='auto')\n\n"
+    {Py_tp_doc, "Engine(workers=0, memory=0, cache=0, *, io_depth=0, io='auto')\n\n"
                 "A pool of workers and one byte budget, shared by the loaders that are given it. 0 "
-                "= chosen for this "
-                "machine."},
+                "= chosen for this machine. cache: bytes of the budget for decoded samples, or "
+                "'auto'; 0 = none."},
     {0, NULL},
 };
 

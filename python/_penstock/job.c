@@ -58,18 +58,20 @@ static int parse_args(const module_state *st, PyObject *args, PyObject *kwargs, 
         "engine",         "dataset", "pipeline",   "batch",    "split", "fields",  "seed",
         "epochs",         "order",   "ends",       "rank",     "world", "sampler", "ids",
         "weights",        "draws",   "repeat",     "on_error", "skip",  "retries", "ready_depth",
-        "reorder_window", "draw_id", "raw_finish", "leases",   NULL};
+        "reorder_window", "draw_id", "raw_finish", "leases",   "cache", NULL};
     pst_job_options *o = &a->opts;
+    int cache = 1;
     pst_job_options_init(o);
     a->order = "strict", a->ends = "default", a->sampler = "shuffle", a->on_error = "raise";
     if (!PyArg_ParseTupleAndKeywords(
-            args, kwargs, "O!O!si|$zzO&O&ssiisz*z*O&isO&iiO&O&pi:Job", names, st->engine_type,
+            args, kwargs, "O!O!si|$zzO&O&ssiisz*z*O&isO&iiO&O&pip:Job", names, st->engine_type,
             &a->engine, st->dataset_type, &a->dataset, &o->pipeline, &o->batch, &o->split,
             &o->fields, pyp_as_u64, &o->seed, pyp_as_u64, &o->epochs, &a->order, &a->ends, &o->rank,
             &o->world, &a->sampler, &a->ids, &a->weights, pyp_as_i64, &o->draws, &o->repeat,
             &a->on_error, pyp_as_i64, &o->skip_limit, &o->read_retries, &o->ready_depth, pyp_as_i64,
-            &o->reorder_window, pyp_as_i64, &o->draw_id, &o->raw_finish, &o->leases))
+            &o->reorder_window, pyp_as_i64, &o->draw_id, &o->raw_finish, &o->leases, &cache))
         return -1;
+    o->no_cache = !cache;
     set_arrays(a);
     return pick_words(a);
 }
@@ -417,6 +419,23 @@ static PyObject *seconds(uint64_t ns)
     return PyFloat_FromDouble((double)ns * 1e-9);
 }
 
+/* What batches and samples that are kept come to. */
+static int add_memory_stats(PyObject *dict, const pst_job_stats *s)
+{
+    const struct {
+        const char *name;
+        uint64_t value;
+    } all[] = {
+        {"fresh_batches", s->fresh_batches}, {"cache_hits", s->cache_hits},
+        {"cache_misses", s->cache_misses},   {"cache_bytes", s->cache_bytes},
+        {"cache_entries", s->cache_entries},
+    };
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
+        if (pyp_dict_take(dict, all[i].name, number(all[i].value)) < 0)
+            return -1;
+    return 0;
+}
+
 static PyObject *job_stats(PyObject *self, PyObject *unused)
 {
     (void)unused;
@@ -425,14 +444,16 @@ static PyObject *job_stats(PyObject *self, PyObject *unused)
         return NULL;
     pst_job_stats s = {.size = sizeof(s)};
     pst_job_stats_get(job, &s);
-    return Py_BuildValue(
-        "{s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:N}", "samples",
-        number(s.samples), "batches", number(s.batches), "skipped", number(s.skipped), "pads",
-        number(s.pads), "warnings", number(s.warnings), "waits", number(s.waits), "wait_s",
-        seconds(s.wait_ns), "wait_p50_s", seconds(s.wait_p50_ns), "wait_p99_s",
-        seconds(s.wait_p99_ns), "first_batch_s", seconds(s.first_batch_ns), "bytes_read",
-        number(s.bytes_read), "peak_bytes", number(s.peak_bytes), "ready_depth",
-        number(s.ready_depth), "fresh_batches", number(s.fresh_batches), "stages", stages_list(&s));
+    PyObject *dict = Py_BuildValue(
+        "{s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:N}", "samples", number(s.samples),
+        "batches", number(s.batches), "skipped", number(s.skipped), "pads", number(s.pads),
+        "warnings", number(s.warnings), "waits", number(s.waits), "wait_s", seconds(s.wait_ns),
+        "wait_p50_s", seconds(s.wait_p50_ns), "wait_p99_s", seconds(s.wait_p99_ns), "first_batch_s",
+        seconds(s.first_batch_ns), "bytes_read", number(s.bytes_read), "peak_bytes",
+        number(s.peak_bytes), "ready_depth", number(s.ready_depth), "stages", stages_list(&s));
+    if (dict != NULL && add_memory_stats(dict, &s) < 0)
+        Py_CLEAR(dict);
+    return dict;
 }
 
 static PyObject *four_doubles(const double v[4])

@@ -10,14 +10,15 @@ static PyObject *module_version(PyObject *module, PyObject *unused)
     return PyUnicode_FromString(pst_version());
 }
 
-/* settings(workers=0, memory=0): what an engine would get on this machine */
+/* settings(workers=0, memory=0, cache=0): what an engine would get on this machine */
 static PyObject *module_settings(PyObject *module, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"workers", "memory", NULL};
+    static char *names[] = {"workers", "memory", "cache", NULL};
     pst_engine_options opts;
     pst_engine_options_init(&opts);
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|iO&:settings", names, &opts.workers,
-                                     pyp_as_u64, &opts.memory_bytes))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|iO&O&:settings", names, &opts.workers,
+                                     pyp_as_u64, &opts.memory_bytes, pyp_as_cache,
+                                     &opts.cache_bytes))
         return NULL;
     pst_settings settings;
     pst_error err = {0};
@@ -208,7 +209,7 @@ static PyObject *module_op_help(PyObject *module, PyObject *unused)
 static PyMethodDef module_methods[] = {
     {"version", module_version, METH_NOARGS, "version() -> str"},
     {"settings", (PyCFunction)(void (*)(void))module_settings, METH_VARARGS | METH_KEYWORDS,
-     "settings(workers=0, memory=0) -> dict: what an engine would get on this machine"},
+     "settings(workers=0, memory=0, cache=0) -> dict: what an engine would get on this machine"},
     {"check_pipeline", module_check_pipeline, METH_O,
      "check_pipeline(text) -> (canonical text, fingerprint)"},
     {"op_help", module_op_help, METH_NOARGS,

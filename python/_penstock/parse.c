@@ -44,6 +44,18 @@ static PyObject *list_words(const char *const *words)
     return list;
 }
 
+int pyp_as_cache(PyObject *object, void *out)
+{
+    if (!PyUnicode_Check(object))
+        return pyp_as_u64(object, out);
+    if (PyUnicode_CompareWithASCIIString(object, "auto") != 0) {
+        PyErr_Format(PyExc_ValueError, "cache=%R is not known; use bytes, or 'auto'", object);
+        return 0;
+    }
+    *(uint64_t *)out = PST_CACHE_AUTO;
+    return 1;
+}
+
 int pyp_pick(const char *what, const char *const *words, const char *word)
 {
     for (int i = 0; words[i] != NULL; i++)

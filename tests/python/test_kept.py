@@ -4,6 +4,7 @@
 import numpy
 import penstock
 from conftest import CROP
+import pytest
 from penstock import _penstock
 
 
@@ -51,3 +52,23 @@ def test_the_ring_is_listed(photos):
             del batch
         ragged = _penstock.Job(engine, data.raw, "decode", 4)
         assert ragged.memory() == []
+
+
+def test_decoded_samples_are_kept(photos):
+    def epochs(loader):
+        return [numpy.array(batch["image"]) for _ in range(3) for batch in loader]
+
+    data = penstock.Dataset(photos)
+    with penstock.Engine(2, 256 << 20, "auto") as engine, penstock.Engine(2, 256 << 20) as bare:
+        assert engine.settings["cache"] > 100 << 20 and bare.settings["cache"] == 0
+        cached = penstock.Loader(data, CROP, 8, seed=1, engine=engine)
+        plain = penstock.Loader(data, CROP, 8, seed=1, engine=bare)
+        for a, b in zip(epochs(cached), epochs(plain), strict=True):
+            assert numpy.array_equal(a, b)
+        stats = cached.stats()
+        assert stats["cache_entries"] == 60 and stats["cache_hits"] > 100 and stats["cache_bytes"] > 0
+        alone = _penstock.Job(engine, data.raw, CROP, 8, cache=False)
+        assert alone.next(alone.begin(0)) is not None and alone.stats()["cache_hits"] == 0
+    with pytest.raises(ValueError, match="auto"):
+        penstock.Engine(1, 0, "some")
+    assert _penstock.settings(cache=1 << 20)["cache"] == 1 << 20
