@@ -10,14 +10,12 @@
 /* ---- what the cache may take ----------------------------------------------------------------- */
 
 enum { CACHE_LEAST = 64 << 10, SLAB_LEAST = 256 << 10, SLAB_MOST = 64 << 20 };
-static const uint64_t AUTO_WORK_LEAST = 64ull << 20, AUTO_WORK_MOST = 4ull << 30;
+static const uint64_t AUTO_WORK_LEAST = 64ull << 20, AUTO_WORK_MOST = 2ull << 30;
 
 uint64_t psti_cache_auto_work(uint64_t memory_bytes)
 {
-    const uint64_t quarter = memory_bytes / 4;
-    return quarter < AUTO_WORK_LEAST  ? AUTO_WORK_LEAST
-           : quarter > AUTO_WORK_MOST ? AUTO_WORK_MOST
-                                      : quarter;
+    const uint64_t half = memory_bytes / 2;
+    return half < AUTO_WORK_LEAST ? AUTO_WORK_LEAST : half > AUTO_WORK_MOST ? AUTO_WORK_MOST : half;
 }
 
 static uint64_t auto_work(const psti_pool *pool)
@@ -51,7 +49,7 @@ uint64_t pool_budget_for(const psti_pool *pool, uint64_t fixed, uint64_t rest)
 {
     if (!pool->cache_auto)
         return fixed + rest + pool->cache_limit;
-    return rest > AUTO_WORK_LEAST && 4 * rest > fixed + rest ? 4 * rest : fixed + rest;
+    return rest > AUTO_WORK_LEAST && rest > fixed ? 2 * rest : fixed + rest;
 }
 
 static uint64_t room_locked(const psti_pool *pool)

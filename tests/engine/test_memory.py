@@ -157,6 +157,30 @@ class Memory(unittest.TestCase):
         self.assertEqual(run.report["samples"], 2 * 97)
         self.hold(run)
 
+    def test_the_cache_stays_in_the_budget(self):
+        """Whatever it is told to take; a large picture that fitted without the cache, or beside it, still does."""
+        for size, mib in (("auto", 256), (str(20 * MIB), 96), (str(60 * MIB), 128)):
+            for more in ((), ("--order", "ready"), ("--on-error", "skip:100")):
+                with self.subTest(size=size, mib=mib, more=more):
+                    run = Run(self.small, CROP, mib, 2, "--cache", size, "--epochs", "3", *more, batch=8)
+                    self.assertEqual(run.status, 0, run.said)
+                    self.assertGreater(run.report["cache_hits"], 40)
+                    self.hold(run)
+        run = Run(self.big420, CROP, 800, 2, "--cache", "auto", "--epochs", "2")
+        self.assertEqual(run.status, 0, run.said)
+        self.assertEqual(run.report["samples"], 2 * 97)
+        self.hold(run)
+
+    def test_the_figure_of_a_refusal_counts_the_cache(self):
+        for size in ("auto", str(64 * MIB)):
+            with self.subTest(size=size):
+                refused = Run(self.big420, WHOLE, 256, 2, "--cache", size)
+                self.assertNotEqual(refused.status, 0)
+                self.assertGreater(refused.figure(), 256, refused.said)
+                run = Run(self.big420, WHOLE, refused.figure(), 2, "--cache", size)
+                self.assertEqual(run.status, 0, run.said)
+                self.hold(run)
+
     def test_pictures_of_any_shape_stay_in_the_budget(self):
         """Without a fixed shape finished pictures wait for their batch: they are bounded too, or refused."""
         data = self.folder("shapes", [(smooth(3000, 2000 + 10 * i, i), {"quality": 60}) for i in range(12)])
