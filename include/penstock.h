@@ -383,7 +383,7 @@ typedef struct pst_job_options {
     int leave_mix; /* 1 = batch ops are drawn but left to the caller, see pst_batch_mix; labels stay
                       numbers (0..1; 0) */
     int raw_finish; /* 1 = images come as they are before finish: u8, nhwc; the receiver does it,
-                       see pst_job_finish (0..1; 0) */
+                       see pst_job_finish; batch ops come after it, so leave_mix is on (0..1; 0) */
     int leases;     /* batches that the caller holds at once; more are written to fresh memory
                        (0..64; 0 = 1) */
     int no_cache;   /* 1 = the engine's cache is left alone (0..1; 0) */
@@ -448,6 +448,9 @@ PST_API int64_t pst_job_steps(const pst_job *job);
 /* The last error of pst_job_next. */
 PST_API void pst_job_error(const pst_job *job, pst_error *out);
 PST_API void pst_job_stats_get(const pst_job *job, pst_job_stats *out);
+/* The fields that the job delivers, as in its batches; shapes that vary are -1, format is empty.
+ * index from 0; -ENOENT past the end. */
+PST_API int pst_job_field(const pst_job *job, int index, pst_field_info *out);
 /* What finish does, or leaves to the receiver, for an image or mask of the job. -ENOENT when the
  * job has no such field, PST_EFIELD when it is no picture. */
 PST_API int pst_job_finish(const pst_job *job, const char *field, pst_finish_info *out);

@@ -467,25 +467,30 @@ static PyObject *four_floats(const float v[4])
     return four_doubles(wide);
 }
 
-/* finish(field): what finish does to a picture, so that a device can do it; None for other fields
- */
-static PyObject *job_finish(PyObject *self, PyObject *arg)
+static PyObject *finish_dict(const pst_finish_info *f)
 {
+    return Py_BuildValue("{s:O,s:i,s:s,s:s,s:N,s:N,s:N,s:N}", "normalize",
+                         f->normalize ? Py_True : Py_False, "channels", f->channels, "dtype",
+                         pyp_dtype_name(f->dtype), "layout", pyp_layout_name(f->layout), "mean",
+                         four_doubles(f->mean), "std", four_doubles(f->std), "scale",
+                         four_floats(f->scale), "bias", four_floats(f->bias));
+}
+
+/* finishes(): {field: what is left to do to its pictures} for raw_finish; else empty */
+static PyObject *job_finishes(PyObject *self, PyObject *unused)
+{
+    (void)unused;
     const pst_job *job = usable(self);
-    const char *field = job == NULL ? NULL : PyUnicode_AsUTF8AndSize(arg, NULL);
-    if (field == NULL)
-        return NULL;
-    pst_finish_info f = {.size = sizeof(f)};
-    const int rc = pst_job_finish(job, field, &f);
-    if (rc == PST_EFIELD)
-        Py_RETURN_NONE;
-    if (rc < 0)
-        return pyp_raise(pyp_state(self), NULL, rc);
-    return Py_BuildValue("{s:O,s:O,s:i,s:s,s:s,s:N,s:N,s:N,s:N}", "raw", f.raw ? Py_True : Py_False,
-                         "normalize", f.normalize ? Py_True : Py_False, "channels", f.channels,
-                         "dtype", pyp_dtype_name(f.dtype), "layout", pyp_layout_name(f.layout),
-                         "mean", four_doubles(f.mean), "std", four_doubles(f.std), "scale",
-                         four_floats(f.scale), "bias", four_floats(f.bias));
+    PyObject *all = job == NULL ? NULL : PyDict_New();
+    pst_field_info field;
+    for (int i = 0; all != NULL && pst_job_field(job, i, &field) == 0; i++) {
+        pst_finish_info f = {.size = sizeof(f)};
+        if (pst_job_finish(job, field.name, &f) < 0 || !f.raw)
+            continue;
+        if (pyp_dict_take(all, field.name, finish_dict(&f)) < 0)
+            Py_CLEAR(all);
+    }
+    return all;
 }
 
 /* memory(): [(address, bytes), ...] of the ring's blocks */
@@ -517,7 +522,8 @@ static PyMethodDef job_methods[] = {
     {"state", job_state, METH_NOARGS, "state() -> bytes: what was handed out so far"},
     {"load_state", job_load_state, METH_O, "load_state(bytes)"},
     {"stats", job_stats, METH_NOARGS, "stats() -> dict"},
-    {"finish", job_finish, METH_O, "finish(field) -> dict, or None where it is no picture"},
+    {"finishes", job_finishes, METH_NOARGS,
+     "finishes() -> {field: what raw_finish left to be done to its pictures}"},
     {"memory", job_memory, METH_NOARGS, "memory() -> [(address, bytes), ...] of the ring"},
     {"close", job_close, METH_NOARGS,
      "Stops the work; waits for a call that is under way to give up."},

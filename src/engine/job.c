@@ -169,7 +169,7 @@ static int open_feed(pst_job *job, const pst_job_options *o, pst_error *err)
         rc = make_plan(job, &choice, &spec.plan, err);
     if (rc < 0)
         return rc;
-    if (o->leave_mix)
+    if (o->leave_mix || o->raw_finish) /* a batch op mixes finished values */
         psti_plan_leave_mix(spec.plan);
     spec.form = psti_plan_decoded_form(spec.plan, job->pipeline);
     if (o->raw_finish)
@@ -339,6 +339,21 @@ static void describe_finish(const psti_plan *plan, const psti_plan_output *outpu
         out->scale[c] = finish->scale[c];
         out->bias[c] = finish->bias[c];
     }
+}
+
+int pst_job_field(const pst_job *job, int index, pst_field_info *out)
+{
+    if (!job->feed)
+        return PST_ECLOSED;
+    const psti_plan_output *outputs;
+    if (index < 0 || index >= psti_plan_outputs(psti_feed_plan(job->feed), &outputs))
+        return -ENOENT;
+    const psti_plan_output *o = &outputs[index];
+    *out = (pst_field_info){
+        .kind = (uint8_t)o->kind, .dtype = (uint8_t)o->dtype, .rank = (uint8_t)o->rank};
+    memcpy(out->name, o->name, sizeof out->name);
+    memcpy(out->shape, o->shape, sizeof out->shape);
+    return 0;
 }
 
 int pst_job_finish(const pst_job *job, const char *field, pst_finish_info *out)

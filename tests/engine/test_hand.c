@@ -259,6 +259,11 @@ static void raw_images_and_finish_make_the_same_floats(void)
         CHECK(pst_job_finish(done, "image", &g) == 0 && g.raw == 0);
         CHECK(memcmp(f.scale, g.scale, sizeof f.scale) == 0 && f.dtype == g.dtype);
         CHECK(f.channels == 3 && g.channels == 3 && f.normalize == (i != 1));
+        pst_field_info field;
+        CHECK(pst_job_field(raw, 0, &field) == 0 && strcmp(field.name, "image") == 0);
+        CHECK(field.dtype == PST_U8 && field.shape[0] == 16 && field.shape[2] == 3);
+        CHECK(pst_job_field(raw, 1, &field) == 0 && field.kind == PST_LABEL);
+        CHECK(pst_job_field(raw, 2, &field) == -ENOENT && pst_job_field(raw, -1, &field) < 0);
         CHECK(pst_job_finish(raw, "label", &g) == PST_EFIELD);
         CHECK(pst_job_finish(raw, "nothing", &g) == -ENOENT);
         g.size = 1;
@@ -273,6 +278,34 @@ static void raw_images_and_finish_make_the_same_floats(void)
         pst_job_close(done);
         pst_engine_free(engine);
     }
+}
+
+/* A batch op mixes finished values, so it is left to the receiver too, with the same draw. */
+static void a_raw_batch_is_not_mixed(void)
+{
+    pst_engine *engine = kit_engine(1, 32 << 20);
+    pst_job_options o = options("decode | random_resized_crop(16) | normalize(half) || mixup(0.5)");
+    pst_job *done = kit_job(engine, data, &o);
+    o.raw_finish = 1;
+    pst_job *raw = kit_job(engine, data, &o);
+    int mixed = 0;
+    for (int n = 0; n < 6; n++) {
+        pst_batch *a = next(raw), *b = next(done);
+        pst_mix left, carried;
+        if (pst_batch_mix(b, &carried) == 1) {
+            CHECK(pst_batch_mix(a, &left) == 1 && !left.done && carried.done);
+            CHECK(left.kind == carried.kind && left.lam == carried.lam);
+            mixed++;
+        }
+        const pst_field *image = pst_batch_find(pst_batch_get(a), "image");
+        CHECK(image->dtype == PST_U8 && image->layout == PST_NHWC);
+        pst_batch_release(a);
+        pst_batch_release(b);
+    }
+    CHECK(mixed > 0);
+    pst_job_close(raw);
+    pst_job_close(done);
+    pst_engine_free(engine);
 }
 
 static void a_state_fits_with_and_without_raw_finish(void)
@@ -313,6 +346,7 @@ int main(void)
     RUN(every_batch_lies_in_the_listed_memory);
     RUN(batches_of_any_size_have_no_ring);
     RUN(raw_images_and_finish_make_the_same_floats);
+    RUN(a_raw_batch_is_not_mixed);
     RUN(a_state_fits_with_and_without_raw_finish);
     pst_dataset_close(data);
     kit_remove(folder);

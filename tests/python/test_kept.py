@@ -27,10 +27,9 @@ def test_what_finish_does_is_told(photos):
         text = CROP + " | normalize(imagenet)"
         raw = _penstock.Job(engine, data.raw, text, 4, seed=1, raw_finish=True, leases=2)
         done = _penstock.Job(engine, data.raw, text, 4, seed=1)
-        told = raw.finish("image")
-        assert told["raw"] and not done.finish("image")["raw"]
+        told = raw.finishes()["image"]
+        assert list(raw.finishes()) == ["image"] and done.finishes() == {}
         assert (told["dtype"], told["layout"], told["channels"]) == ("f32", "nchw", 3)
-        assert raw.finish("label") is None
         a, b = raw.next(raw.begin(0)), done.next(done.begin(0))
         pixels = numpy.asarray(a.view("image"))
         assert pixels.dtype == numpy.uint8 and pixels.shape == (4, 16, 16, 3)
