@@ -140,6 +140,7 @@ typedef struct pst_mix {
     int32_t done;           /* 1: values and labels are mixed; 0: left to the caller (leave_mix) */
     double lam;             /* what a slot keeps of its own label, and under mixup of its values */
     int64_t y1, x1, y2, x2; /* cutmix: rows y1..y2-1 and columns x1..x2-1 come from the other */
+    int64_t classes;        /* that labels are spread over; 0: the pipeline has no batch op */
 } pst_mix;
 
 /* A batch: this header, then `fields` pst_field of `field_bytes` each, then the data. Flat and

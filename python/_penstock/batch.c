@@ -223,6 +223,12 @@ static PyObject *batch_mix(PyObject *self, void *closure)
                          PyBool_FromLong(mix->done));
 }
 
+static PyObject *batch_mix_classes(PyObject *self, void *closure)
+{
+    (void)closure;
+    return PyLong_FromLongLong(desc_of(self)->mix.classes);
+}
+
 static PyMethodDef batch_methods[] = {
     {"info", batch_info, METH_O,
      "info(name) -> (kind, dtype, layout, packing, shape of one sample)"},
@@ -242,6 +248,8 @@ static PyGetSetDef batch_getset[] = {
     {"rank", batch_number, NULL, NULL, (void *)RANK},
     {"world", batch_number, NULL, NULL, (void *)WORLD},
     {"nbytes", batch_number, NULL, "Bytes of descriptor and data.", (void *)BYTES},
+    {"mix_classes", batch_mix_classes, NULL,
+     "Classes that a batch op spreads labels over; 0 where the pipeline has none.", NULL},
     {"mix", batch_mix, NULL,
      "What the batch op drew, (kind, lam, (y1, x1, y2, x2), done), or None where it left the batch "
      "alone.",

@@ -15,7 +15,7 @@ import torch
 
 from . import _penstock
 from ._batch import Batch, as_array, copied_batch, field_order
-from ._finish import Finish, apply_mix, pictures_of
+from ._finish import Finish, mixed
 from ._loader import HostFront
 from ._penstock import SettingError
 
@@ -41,7 +41,7 @@ def front(device: Any, channels_last: bool, finish: Callable[[Batch], Any] | Non
         raise SettingError(f"device={device!r} is not known; use 'cpu' or 'cuda'")
     if not torch.cuda.is_available():
         raise SettingError("device='cuda' was asked for and torch finds no GPU; `python -m penstock doctor` says more")
-    options["raw_finish"] = True
+    options.update(raw_finish=True, leases=4)  # the loop's, the one on its way, and those whose copies are not done
     return _CudaFront(where, channels_last, finish)
 
 
@@ -71,7 +71,7 @@ class _CudaStream:
         self._job, self._device, self._user = job, device, finish
         self._side = torch.cuda.Stream(device)
         self._pinned = _Pinned(job)
-        self._finishes = {name: Finish(info, device, channels_last) for name, info in pictures_of(job).items()}
+        self._finishes = {name: Finish(info, device, channels_last) for name, info in job.finishes().items()}
         self._held: collections.deque[tuple[Any, _penstock.Batch]] = collections.deque()
         self._next: _Ahead | None = None
         self._turn = -1
@@ -109,7 +109,7 @@ class _CudaStream:
 
     def _copy(self, raw: _penstock.Batch) -> Batch:
         """Every field on the device, pictures finished there. On the side stream."""
-        values = apply_mix(raw, {name: self._field(raw, name) for name in field_order(raw.names)})
+        values = mixed(raw, {name: self._field(raw, name) for name in field_order(raw.names)}, self._finishes)
         kept = {
             "id": tensor_over(raw.view("id")).to(self._device, non_blocking=True),
             "valid": tensor_over(raw.view("valid")).to(self._device, non_blocking=True),

@@ -112,6 +112,7 @@ class Loader:
             "repeat": repeat,
             "ready_depth": ready_depth,
             "reorder_window": reorder_window,
+            "leases": 2,  # the loop holds one while it asks for the next
             **sampling_options(train if shuffle is None else shuffle, sampler, subset, weights),
             **on_error_options(on_error),
         }
@@ -130,7 +131,7 @@ class Loader:
             whole = _penstock.settings()
             workers = workers or max(1, whole["cpus"] // local)
             size = size or max(64 << 20, whole["memory"] // local)
-        return Engine(workers, size)
+        return Engine(workers, size, cache_bytes(cache))
 
     def _open(self) -> None:
         self._job = _penstock.Job(self.engine, self.dataset.raw, self.pipeline.text, self.batch_size, **self._options)

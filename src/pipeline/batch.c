@@ -109,7 +109,7 @@ static int take_label(batcher *b, int i)
     if (classes < 0)
         return (int)classes;
     out->mixed = true;
-    out->classes = classes;
+    out->classes = b->plan->mix_classes = classes;
     out->dtype = PST_F32;
     out->rank = 1;
     out->shape[0] = classes;
@@ -197,6 +197,7 @@ void psti_plan_mix_draw(const psti_plan *plan, const psti_rng_key *key, pst_mix 
     psti_rng rng;
     psti_rng_init(&rng, key, (uint32_t)mix->place);
     psti_mix_draw(mix->type.mix, &mix->params, &rng, plan->mix_rows, plan->mix_cols, out);
+    out->classes = plan->mix_classes;
 }
 
 void psti_plan_mix_run(const psti_plan *plan, const pst_mix *mix, int output, uint8_t *data,

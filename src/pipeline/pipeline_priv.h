@@ -266,7 +266,7 @@ struct psti_plan {
     int mix_count, mix_weight; /* of all */
     const char *mix_name;      /* NULL: no batch op */
     int mix_place;             /* of choice */
-    int64_t mix_rows, mix_cols;
+    int64_t mix_rows, mix_cols, mix_classes;
     bool mix_left;
 };
 

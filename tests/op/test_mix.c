@@ -158,10 +158,10 @@ static void mixup_blends_with_the_valid_slot_before(void)
 
 static void cutmix_pastes_the_box_alone(void)
 {
-    const pst_mix boxes[] = {{PST_CUTMIX, 0, 0.5, 3, 5, 20, 40},
-                             {PST_CUTMIX, 0, 0.5, 0, 0, ROWS, COLS},
-                             {PST_CUTMIX, 0, 0.5, 36, 60, 37, 61},
-                             {PST_CUTMIX, 0, 1, 4, 4, 4, 9}};
+    const pst_mix boxes[] = {{PST_CUTMIX, 0, 0.5, 3, 5, 20, 40, 10},
+                             {PST_CUTMIX, 0, 0.5, 0, 0, ROWS, COLS, 10},
+                             {PST_CUTMIX, 0, 0.5, 36, 60, 37, 61, 10},
+                             {PST_CUTMIX, 0, 1, 4, 4, 4, 9, 10}};
     for (int k = 0; k < 4 * MASKS * 2; k++) {
         const pst_mix *mix = &boxes[k % 4];
         const uint8_t *valid = masks[k / 4 % MASKS];
@@ -183,7 +183,7 @@ static void cutmix_pastes_the_box_alone(void)
 static void nothing_happens_without_valid_slots(void)
 {
     const uint8_t none[SLOTS] = {0};
-    const pst_mix mix = {PST_CUTMIX, 0, 0.5, 0, 0, ROWS, COLS};
+    const pst_mix mix = {PST_CUTMIX, 0, 0.5, 0, 0, ROWS, COLS, 10};
     const psti_mix_field field = field_of(PST_NCHW);
     fill();
     psti_mix_blend(&mix, &field, none, SLOTS);

@@ -320,3 +320,23 @@ def test_the_interpreter_ends_in_mid_epoch(photos, mode):
 def test_it_needs_no_path(photos):
     assert isinstance(pathlib.Path(photos), os.PathLike)  # a path has no len() and is not taken for a reader
     assert penstock.Dataset(photos).kind == "folder"
+
+
+def test_cached_samples_are_not_read_again(photos):
+    class Counted:
+        def __init__(self):
+            self.paths = sorted(photos.rglob("*.jpg"))
+            self.reads = 0
+
+        def __len__(self):
+            return len(self.paths)
+
+        def read(self, i):
+            self.reads += 1
+            return self.paths[i].read_bytes(), i * 3
+
+    source = Counted()
+    loader = penstock.Loader(source, "decode | random_resized_crop(16)", 8, memory="256M", cache="32M", seed=2)
+    epochs = [{int(i): int(y) for batch in loader for i, y in zip(batch.ids, batch.label)} for _ in range(3)]
+    assert epochs == [{i: i * 3 for i in range(len(source))}] * 3
+    assert source.reads <= 2 * len(source) and loader.stats()["cache_hits"] >= len(source)
