@@ -17,15 +17,17 @@ from ._errors import packed, traceback_note
 from ._layout import Layout, Unfit
 from ._process import Setup, Worker
 from ._seed import seed_sample
+from ._spread import Balance
 from ._tasks import (
     AGAIN, BLOCK, CHOOSING, CLOSED, DIRECT, DIRECT_TEXT, EPOCH, ERROR, FAILED, FILLED, FILLED_BITS, HINT_BLOCK, HINT_LAYOUT,
-    HINTED, IN_SLOT, IN_SLOT_TEXT, LAYOUT, LEFT, LOOSE, LOOSE_LAYOUT, OBJECT, ODD, OWN, RESULT, RESULT_AT, RING, ROW,
-    ROWS, STATE, STOP, TOKEN, UNCHOSEN, UNREAD, WHOLE, WHOLE_ONLY, Task,
+    HINTED, IN_SLOT, IN_SLOT_TEXT, LAYOUT, LEFT, LOOSE, LOOSE_LAYOUT, MODE, NEVER_SPREAD, OBJECT, ODD, OWN, RESULT, RESULT_AT, RING, ROW,
+    ROWS, SPREAD, STATE, STOP, TOKEN, TOGETHER, UNCHOSEN, UNREAD, WHOLE, Task,
 )  # fmt: skip
 
 _QUICK_NS = 50_000  # samples quicker than this are taken a few at a time
 _MOST_AT_ONCE = 8
 _SPINS = 64
+_PROBE = 32
 _ANY = Layout(int)
 
 
@@ -34,6 +36,7 @@ class MapWorker(Worker):
         super().__init__(setup, worker_id)
         self.direct = is_default(setup.collate_fn) and not setup.has_items
         self.get = setup.get or functools.partial(operator.getitem, setup.dataset)
+        self.balance = Balance()
         self.tasks: dict[int, Task] = {}
         self.layouts: dict[Any, Layout] = {}
         self.layouts_at: dict[int, Layout] = {}
@@ -82,15 +85,14 @@ class MapWorker(Worker):
         self.words[self.counters + _tasks.SAMPLES] += 1
         index, position = task.indices[number], task.position + number
         sample, error = None, None
-        if self.words[WHOLE_ONLY]:
+        if self.words[MODE] != SPREAD:
             how = AGAIN
         else:
             how = 0
-            seed_sample(task.seed, position, index)
             try:
-                sample = self.get(index)
-            except Exception as caught:
-                how, error = FAILED, self._packed(caught, f"sample index {traceback_note(index, position)}")
+                sample = self._made(task, position, index)
+            except _Failed as failed:
+                how, error = FAILED, failed.args[0]
         if self.setup.regroup:
             place = self._place(task)
             if place is None:
@@ -101,8 +103,20 @@ class MapWorker(Worker):
         if how == FAILED:
             self._mark(task, number, FAILED, _codec.store(self.region, error or b""), position)
         elif how == AGAIN:
-            self._mark(task, number, AGAIN, _codec.store(self.region, pickle.dumps(index)), position)
+            where = _codec.store(self.region, pickle.dumps(index)) if self.setup.regroup else 0
+            self._mark(task, number, AGAIN, where, position)
         self._count_down(task)
+
+    def _made(self, task: Task, position: int, index: Any) -> Any:
+        """The sample, from the dataset. _Failed where it raised."""
+        seed_sample(task.seed, position, index)
+        began = time.perf_counter_ns()
+        try:
+            sample = self.get(index)
+        except Exception as error:
+            raise _Failed(self._packed(error, f"sample index {traceback_note(index, position)}")) from None
+        self.balance.add(time.perf_counter_ns() - began)
+        return sample
 
     def _packed(self, error: BaseException, what: str) -> bytes:
         return packed(error, f"in DataLoader worker process {self.id}, {what}")
@@ -224,7 +238,7 @@ class MapWorker(Worker):
         except MemoryError as error:
             return FAILED, self._packed(error, "out of memory")
         except Exception:
-            self.words[WHOLE_ONLY] = 1
+            self.words[MODE] = NEVER_SPREAD
             return AGAIN, None
         return LOOSE, None
 
@@ -271,6 +285,8 @@ class MapWorker(Worker):
         except _Failed as failed:
             _tasks.discard_samples(self.arena, task.offset, len(samples) + 1)
             return ERROR, _codec.store(self.region, failed.args[0])
+        if not self.direct:
+            self._decide(task)
         return self._called(lambda: samples, task)
 
     def _called(self, data: Any, task: Task) -> tuple[int, int]:
@@ -292,7 +308,7 @@ class MapWorker(Worker):
         if how == FAILED:
             raise _Failed(_codec.take(self.arena, where))
         if how == AGAIN:
-            return self._again(task, where, position)
+            return self._again(task, number, where, position)
         texts = pickle.loads(_codec.take(self.arena, where)) if how == IN_SLOT_TEXT else []
         if task.layout is None:
             self._choose(task, _ANY)
@@ -302,13 +318,24 @@ class MapWorker(Worker):
         raw = self.arena.view(block, size).copy()  # rare: a batch whose samples differ
         return task.layout.sample(raw, task.count, number, texts)
 
-    def _again(self, task: Task, where: int, position: int) -> Any:
-        index = pickle.loads(_codec.take(self.arena, where))
-        seed_sample(task.seed, position, index)
-        try:
-            return self.get(index)
-        except Exception as error:
-            raise _Failed(self._packed(error, f"sample index {traceback_note(index, position)}")) from None
+    def _again(self, task: Task, number: int, where: int, position: int) -> Any:
+        """A sample that was left to the worker that collates; now and then with a look at what travelling would cost."""
+        index = pickle.loads(_codec.take(self.arena, where)) if where else task.indices[number]
+        sample = self._made(task, position, index)
+        if self.words[MODE] == TOGETHER and self.balance.count % _PROBE == 1:
+            began = time.perf_counter_ns()
+            try:
+                _codec.load(self.arena, _codec.dump(self.region, sample))
+            except Exception:
+                self.words[MODE] = NEVER_SPREAD
+            self.balance.add_travel(time.perf_counter_ns() - began)
+        return sample
+
+    def _decide(self, task: Task) -> None:
+        """Spread or together, for the batches to come."""
+        mode = SPREAD if self.balance.spread(max(task.count, 1)) else TOGETHER
+        if self.words[MODE] not in (mode, NEVER_SPREAD):
+            self.words[MODE] = mode
 
     def _finish_whole(self, task: Task) -> None:
         """A batch that one call makes: `__getitems__`, a single sample without collation, or no sample at all."""

@@ -7,6 +7,7 @@ in read(2) for a token. Everything else is memory.
 
 from __future__ import annotations
 
+import atexit
 import gc
 import multiprocessing
 import os
@@ -232,7 +233,14 @@ def _forget_pools() -> None:
         pool.in_child()
 
 
+def _end_pools() -> None:
+    """Before the interpreter takes itself apart. Nobody waits for user code then, as in torch."""
+    for pool in list(_pools):
+        pool.shutdown(patience=0)
+
+
 os.register_at_fork(after_in_child=_forget_pools)
+atexit.register(_end_pools)
 
 
 def _enlarge(fd: int) -> None:

@@ -15,6 +15,7 @@ from typing import Any, Callable, Iterator
 from ..._penstock import atomic_add
 from . import _codec, _layout, _tasks
 from ._arena import Arena, Region
+from ._collate import is_default
 from ._errors import unpacked
 from ._layout import Layout
 from ._map_worker import MapWorker
@@ -151,6 +152,7 @@ class MapRunner:
         self._arena, self._region = arena, Region(arena, 0)
         self._layouts: dict[int, Layout] = {}
         self._hint: tuple[int, Layout] | None = None
+        arena.words[_tasks.MODE] = _tasks.SPREAD if is_default(self._collate_fn) else _tasks.TOGETHER
         self._pool = Pool(MapWorker, setup, 1, self._context)
 
     def _abandon(self) -> None:

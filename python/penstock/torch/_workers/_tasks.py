@@ -21,7 +21,7 @@ from . import _codec
 from ._arena import Arena, Region
 
 # Words of the control page.
-STOP, EPOCH, FILLED, WHOLE_ONLY, BATCH_SIZE, SHARED_SEED = range(6)
+STOP, EPOCH, FILLED, MODE, BATCH_SIZE, SHARED_SEED = range(6)
 RING = 8  # regrouping: the tasks of the epoch by number, modulo the ring's size; worker's counters follow
 BUSY_NS, SAMPLES, INIT_ERROR, COUNTERS = 0, 1, 2, 8  # words of a worker
 
@@ -31,6 +31,8 @@ RESULT, RESULT_AT, HINT_BLOCK, HINT_LAYOUT, KIND, INDEX_BYTES, ODD, CLOSED, UNRE
 ROWS = 24
 ROW = 4  # words: how the sample came, where, its position in the epoch, its layout
 
+# MODE: whether samples are spread over workers; never again after one that could not be pickled
+SPREAD, TOGETHER, NEVER_SPREAD = range(3)
 # STATE: who chose the layout of the block
 UNCHOSEN, CHOOSING, OWN, HINTED = range(4)
 # RESULT

@@ -334,6 +334,7 @@ except KeyboardInterrupt:
 def test_fork_after_use(tmp_path):
     text = """
 r = start(Data())
+got = [r.next().clone() for _ in range(20)]
 first = r.next()
 pid = os.fork()
 if not pid:
@@ -346,7 +347,7 @@ if not pid:
     print('child:', mine.next().tolist(), flush=True)
     os._exit(0)
 os.waitpid(pid, 0)
-got = [first] + [r.next() for _ in range(499)]
+got += [first] + [r.next() for _ in range(479)]
 print('parent:', torch.cat(got).flatten().tolist() == list(range(1000)))
 """
     out, err = script(text, tmp_path).communicate(timeout=60)
@@ -428,6 +429,20 @@ def test_memory_is_used_again():
     assert shared_memory() < 16 * (4 << 20)
     assert rest(runner) == []
     assert shared_memory() < 2 * (4 << 20)  # the batch that is kept
+
+
+@pytest.mark.parametrize("options", [{}, {"collate_fn": list}, {"in_order": False, "regroup": True}], ids=str)
+def test_epochs_broken_off_give_their_memory_back(options):
+    class Big:
+        def __getitem__(self, index):
+            return torch.zeros(1 << 16) + index
+
+    runner = started(Big(), length=64, persistent=True, **options)
+    for _ in range(30):
+        runner.start_epoch(batches(64), 5)
+        runner.next(), runner.next()
+    assert shared_memory() < 32 * (1 << 20)  # of 120 batches of 1 MiB
+    runner.shutdown()
 
 
 def test_kept_batches_do_not_change_while_others_come():
