@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Any object through the shared memory: the bytes of its tensors and arrays lie in chunks, the rest is a small pickle.
 
-Workers and trainer are one program of one user, forked from each other, so pickle carries nothing here that did not come
-from the user's own code. A tensor keeps its strides where its elements fill their memory without gaps.
+Workers and trainer are one program of one user, forked from each other, so pickle carries nothing here that did not
+come from the user's own code. A tensor keeps its strides where its elements fill their memory without gaps.
 """
 
 from __future__ import annotations
@@ -139,29 +139,40 @@ def dump(region: Region, obj: Any) -> int:
     return store(region, file.getbuffer())
 
 
-class _Unpickler(pickle.Unpickler):
-    def __init__(self, file: io.BytesIO, arena: Arena) -> None:
-        super().__init__(file)
+class _Reader:
+    """Makes tensors and arrays over chunks. Not the unpickler itself: that remembers what it was given, and a cycle
+    would keep every batch until the garbage collector comes by."""
+
+    def __init__(self, arena: Arena) -> None:
         self._arena = arena
 
-    def find_class(self, module: str, name: str) -> Any:
-        if module == __name__ and name == "_tensor_here":
-            return self._tensor
-        if module == __name__ and name == "_array_here":
-            return self._array
-        return super().find_class(module, name)
-
-    def _tensor(self, start: int, size: int, dtype: Any, shape: tuple[int, ...], stride: tuple[int, ...] | None) -> Any:
+    def tensor(self, start: int, size: int, dtype: Any, shape: tuple[int, ...], stride: tuple[int, ...] | None) -> Any:
         tensor = torch.frombuffer(self._arena.lease(start, size), dtype=dtype)
         return tensor.view(shape) if stride is None else tensor.as_strided(shape, stride)
 
-    def _array(self, start: int, size: int, dtype: Any, shape: tuple[int, ...], order: Any) -> numpy.ndarray:
+    def array(self, start: int, size: int, dtype: Any, shape: tuple[int, ...], order: Any) -> numpy.ndarray:
         return numpy.ndarray(shape, dtype, self._arena.lease(start, size), order=order)
+
+
+class _Unpickler(pickle.Unpickler):
+    def __init__(self, file: io.BytesIO, reader: _Reader) -> None:
+        super().__init__(file)
+        self._reader = reader
+
+    def find_class(self, module: str, name: str) -> Any:
+        if module == __name__ and name == "_tensor_here":
+            return self._reader.tensor
+        if module == __name__ and name == "_array_here":
+            return self._reader.array
+        return super().find_class(module, name)
 
 
 def load(arena: Arena, start: int) -> Any:
     """The object that was dumped there; its chunks are held by its arrays, the pickle's is released."""
-    return _Unpickler(io.BytesIO(take(arena, start)), arena).load()
+    result = _Unpickler(io.BytesIO(take(arena, start)), _Reader(arena)).load()
+    if getattr(torch._utils, "_sparse_tensors_to_validate", None):
+        torch._utils._validate_loaded_sparse_tensors()  # else torch keeps each of them for ever
+    return result
 
 
 def _tensor_here(*_: Any) -> Any:

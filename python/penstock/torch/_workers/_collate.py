@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """In a worker, torch's default_collate stacks tensors straight into the shared memory.
 
-torch stacks into a file in /dev/shm of its own when it finds itself in a worker; here the entry for tensors in its table
-of collate functions is replaced, in the worker process alone, so that whoever calls default_collate gets our memory.
+torch stacks into a file in /dev/shm of its own when it finds itself in a worker; here the entry for tensors in its
+table of collate functions is replaced, in the worker process alone, so that whoever calls default_collate gets our memory.
 """
 
 from __future__ import annotations

@@ -35,7 +35,8 @@ def unpacked(data: bytes) -> BaseException:
     error = _restored(body)
     if error is None or isinstance(error, StopIteration):  # a StopIteration would end the loop without a word
         return RuntimeError(text)
-    if isinstance(error, KeyError) or (len(error.args) == 1 and type(error.args[0]) is str and str(error) == error.args[0]):
+    one_text = len(error.args) == 1 and type(error.args[0]) is str and str(error) == error.args[0]
+    if one_text or isinstance(error, KeyError):
         error.args = (_Text(text),)
         if str(error) == text:
             return error

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """IterableRunner: batches of an IterableDataset, each worker going through its own copy.
 
-Every worker has a pipe of its own; a token in it (the number of the epoch) asks for one batch. Its record names the chunk
-with the result and says which worker, which epoch and which kind: a batch, an error or the end.
+Every worker has a pipe of its own; a token in it (the number of the epoch) asks for one batch. Its record names the
+chunk with the result and says which worker, which epoch and which kind: a batch, an error or the end.
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ class IterableRunner:
         self._clear_stats()
 
     def start_epoch(self, shared_seed: int | None = None) -> None:
-        """Begins an epoch: each worker takes a new iterator. shared_seed: for torch's IterDataPipe, drawn by the caller."""
+        """Begins an epoch: each worker takes a new iterator. shared_seed: for an IterDataPipe, drawn by the caller."""
         self._drop_ready()
         self._epoch += 1
         self._broken = ""

@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a sample's tensors, arrays and numbers lie in a batch, and the batch that torch's default_collate would make of it.
+"""How a sample's tensors, arrays and numbers lie in a batch, and the batch that torch's default_collate makes of it.
 
 A sample of known types has a key: nested tuples that name its containers, and the type, dtype and shape of each leaf.
-Samples with the same key can be written side by side into one block; anything else has no key and is left to torch's own
-default_collate. What a batch looks like (a tuple becomes a list, a float becomes float64, text is left as it is) follows
-default_collate exactly, and the tests compare the two.
+Samples with the same key can be written side by side into one block; anything else has no key and is left to torch's
+own default_collate. What a batch looks like (a tuple becomes a list, a float becomes float64, text is left as it is)
+follows default_collate exactly, and the tests compare the two.
 """
 
 from __future__ import annotations
 
+import math
 import pickle
 from typing import Any, Callable, Iterator
 
@@ -107,7 +108,7 @@ class Layout:
     def __init__(self, key: Any) -> None:
         self.key = key
         self.leaves = list(_leaves(key))
-        self.item_bytes = [dtype.itemsize * int(numpy.prod(shape, dtype=numpy.int64)) for dtype, _, shape in self.leaves]
+        self.item_bytes = [dtype.itemsize * math.prod(shape) for dtype, _, shape in self.leaves]
         self.has_text = _has_text(key)
         self.where = 0  # offset of the packed layout in the arena once it was published
         self._starts: dict[int, tuple[list[int], int]] = {}
@@ -158,7 +159,7 @@ def _tensor(row: numpy.ndarray, dtype: Any) -> torch.Tensor:
     return tensor if tensor.dtype is dtype else tensor.view(dtype)
 
 
-def _batched(key: Any, tensors: Iterator[torch.Tensor], texts: Iterator[list[Any]], column: Callable[[Any], Any]) -> Any:
+def _batched(key: Any, tensors: Iterator[Any], texts: Iterator[list[Any]], column: Callable[[Any], Any]) -> Any:
     """default_collate's containers. column: what text becomes: a tuple inside sequences (zip), a list elsewhere."""
     if not isinstance(key, tuple):
         return column(next(texts)) if key in (str, bytes) else next(tensors)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The worker of a map-style dataset: takes one sample after the other, puts it into its batch, finishes full batches."""
+"""The worker of a map-style dataset: takes sample after sample, puts it into its batch, finishes full batches."""
 
 from __future__ import annotations
 
@@ -19,15 +19,16 @@ from ._process import Setup, Worker
 from ._seed import seed_sample
 from ._spread import Balance
 from ._tasks import (
-    AGAIN, BLOCK, CHOOSING, CLOSED, DIRECT, DIRECT_TEXT, EPOCH, ERROR, FAILED, FILLED, FILLED_BITS, HINT_BLOCK, HINT_LAYOUT,
-    HINTED, IN_SLOT, IN_SLOT_TEXT, LAYOUT, LEFT, LOOSE, LOOSE_LAYOUT, MODE, NEVER_SPREAD, OBJECT, ODD, OWN, RESULT, RESULT_AT, RING, ROW,
+    AGAIN, BLOCK, CHOOSING, CLOSED, DIRECT, DIRECT_TEXT, EPOCH, ERROR, FAILED, FILLED, FILLED_BITS, HINT_BLOCK,
+    HINT_LAYOUT, HINTED, IN_SLOT, IN_SLOT_TEXT, LAYOUT, LEFT, LOOSE, LOOSE_LAYOUT, MODE, NEVER_SPREAD, OBJECT, ODD, OWN,
+    RESULT, RESULT_AT, RING, ROW,
     ROWS, SPREAD, STATE, STOP, TOKEN, TOGETHER, UNCHOSEN, UNREAD, WHOLE, Task,
 )  # fmt: skip
 
 _QUICK_NS = 50_000  # samples quicker than this are taken a few at a time
 _MOST_AT_ONCE = 8
 _SPINS = 64
-_PROBE = 32
+_PROBE = 256  # samples between looks at what travelling costs
 _ANY = Layout(int)
 
 
@@ -319,10 +320,10 @@ class MapWorker(Worker):
         return task.layout.sample(raw, task.count, number, texts)
 
     def _again(self, task: Task, number: int, where: int, position: int) -> Any:
-        """A sample that was left to the worker that collates; now and then with a look at what travelling would cost."""
+        """A sample that was left to the worker that collates; now and then a look at what travelling would cost."""
         index = pickle.loads(_codec.take(self.arena, where)) if where else task.indices[number]
         sample = self._made(task, position, index)
-        if self.words[MODE] == TOGETHER and self.balance.count % _PROBE == 1:
+        if self.words[MODE] == TOGETHER and self.balance.count % _PROBE == 8:
             began = time.perf_counter_ns()
             try:
                 _codec.load(self.arena, _codec.dump(self.region, sample))
@@ -338,15 +339,26 @@ class MapWorker(Worker):
             self.words[MODE] = mode
 
     def _finish_whole(self, task: Task) -> None:
-        """A batch that one call makes: `__getitems__`, a single sample without collation, or no sample at all."""
+        """A batch that this worker makes alone."""
         self.words[self.counters + _tasks.SAMPLES] += task.count
-        seed_sample(task.seed, task.position, 0)
         if self.setup.has_items:
+            seed_sample(task.seed, task.position, 0)
             self._close(task, *self._called(lambda: self.setup.dataset.__getitems__(task.indices), task))
-        elif task.count:
+        elif self.words[task.w + _tasks.KIND] == _tasks.SINGLE:
+            seed_sample(task.seed, task.position, task.indices)
             self._close(task, *self._called(lambda: self.get(task.indices), task))
         else:
-            self._close(task, *self._called(list, task))
+            self._close(task, *self._together(task))
+
+    def _together(self, task: Task) -> tuple[int, int]:
+        """RESULT and RESULT_AT of a batch whose samples were not spread."""
+        try:
+            samples = [self._again(task, number, 0, task.position + number) for number in range(task.count)]
+        except _Failed as failed:
+            return ERROR, _codec.store(self.region, failed.args[0])
+        if samples:
+            self._decide(task)
+        return self._called(lambda: samples, task)
 
 
 class _Failed(Exception):

@@ -23,7 +23,7 @@ class Pinner:
         self.ahead: deque[tuple[Future[Any], Any]] = deque()
         if pin_memory and not self.active:
             warnings.warn(
-                "'pin_memory' argument is set as true but no accelerator is found, then device pinned memory won't be used.",
+                "pin_memory does nothing here: this torch finds no accelerator",
                 stacklevel=3,
             )
 

@@ -57,7 +57,7 @@ class MapRunner:
         num_workers. persistent: workers live until `shutdown`; else they end with the epoch.
     in_order: True: batches in the order of `batches`. False: whichever is complete first.
     regroup: with in_order=False, samples go into batches in the order of their completion, at most `window` batches
-        from where they belong; only for batches of equal size (a short last one is fine), not for a user's batch_sampler.
+        from where they belong; for batches of one size (the last may be shorter), not for a user's batch_sampler.
     pin_memory: True or a device name: tensors come out in page-locked memory where there is CUDA.
     prepare: used instead of dataset.__getitem__: prepare(index) -> sample; with `read`, prepare(read(index)).
     """
@@ -259,7 +259,8 @@ class MapRunner:
         self._flying[offset] = batch
         if self._in_order:
             self._queue.append(batch)
-        if self._single or self._has_items or not count:
+        together = not self._regroup and self._arena.words[_tasks.MODE] != _tasks.SPREAD
+        if self._single or self._has_items or together or not count:
             tokens = array("q", [_tasks.token(offset, _tasks.WHOLE)])
         else:
             first = _tasks.token(offset, 0)
@@ -429,7 +430,7 @@ class MapRunner:
         return self._collate_fn(data)
 
     def delivered(self) -> int | list[int]:
-        """What the last `next` gave: the batch's number in `batches` (from 0), or, regrouped, its samples' positions."""
+        """What the last `next` gave: its number in `batches` (from 0), or, regrouped, the samples' positions."""
         return self._handed if self._pinner.active else self._delivered
 
     def shutdown(self) -> None:
@@ -458,7 +459,7 @@ class MapRunner:
         return [self._pool.counter(number, _tasks.BUSY_NS) for number in range(self.num_workers)]
 
     def stats(self) -> dict[str, Any]:
-        """Of the running or last epoch: seconds waited, batches, samples, mean seconds a sample, busy share of each worker."""
+        """Of the running or last epoch: seconds waited, batches, samples, seconds a sample, each worker's busy share."""
         busy = [
             (now - before) / 1e9 for now, before in zip(self._busy_after or self._busy(), self._busy_before)
         ]

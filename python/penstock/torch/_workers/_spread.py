@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whether the samples of a batch are worth spreading over workers when a user's collate_fn needs them all in one place.
 
-Spread samples have to travel to the worker that collates. That pays where travelling is cheap beside making them, or where
-samples differ so much that a batch made by one worker would come late. Otherwise one worker makes the whole batch, as
+Spread samples have to travel to the worker that collates. That pays where travelling is cheap beside making them, or
+where samples differ so much that a batch made by one worker would come late. Otherwise one worker makes the whole batch, as
 torch does. (With default_collate there is no question: a sample is written straight into its batch.)
 """
 

@@ -121,6 +121,7 @@ class Task:
         self.position, self.seed = words[w + POSITION], words[w + SEED]
         start = offset + (ROWS + ROW * self.count) * 8
         payload = arena.map[start : start + words[w + INDEX_BYTES]]
-        self.indices: Any = memoryview(payload).cast("q").tolist() if words[w + KIND] == NUMBERS else pickle.loads(payload)
+        numbers = words[w + KIND] == NUMBERS
+        self.indices: Any = memoryview(payload).cast("q").tolist() if numbers else pickle.loads(payload)
         self.layout: Any = None
         self.rows: Any = None

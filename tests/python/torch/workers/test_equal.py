@@ -129,6 +129,10 @@ def ragged(batch):
     return padded, [label for _, label in batch], torch.tensor([len(x) for x, _ in batch])
 
 
+def channels_last(batch):
+    return batch.to(memory_format=torch.channels_last)
+
+
 def with_worker(batch):
     return torch.utils.data.default_collate(batch), get_worker_info() is not None
 
@@ -138,7 +142,7 @@ COLLATES = {
     "list": list,
     "transposed": lambda batch: tuple(zip(*batch)),
     "default inside": lambda batch: [part * 2 for part in torch.utils.data.default_collate([b[1] for b in batch])],
-    "channels last": lambda b: torch.stack([x[1] * torch.ones(3, 4, 5) for x in b]).to(memory_format=torch.channels_last),
+    "channels last": lambda b: channels_last(torch.stack([x[1] * torch.ones(3, 4, 5) for x in b])),
     "knows its worker": with_worker,
     "shifted views": lambda b: (lambda x: (x[:-1], x[1:]))(torch.tensor([x[1] for x in b])),
     "numbers": lambda batch: sum(label for _, label in batch),
@@ -280,7 +284,10 @@ class Stream(IterableDataset):
 
 
 @pytest.mark.parametrize("workers", [0, 1, 3])
-@pytest.mark.parametrize("options", [{}, {"drop_last": True}, {"batch_size": None}, {"persistent_workers": True}], ids=str)
+STREAMS = [{}, {"drop_last": True}, {"batch_size": None}, {"persistent_workers": True}]
+
+
+@pytest.mark.parametrize("options", STREAMS, ids=str)
 def test_iterable(workers, options):
     if not workers and "persistent_workers" in options:
         pytest.skip("no workers")

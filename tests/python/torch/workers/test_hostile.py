@@ -77,7 +77,8 @@ def test_an_error_comes_at_its_batch_and_the_loader_goes_on(collate):
 
 
 @pytest.mark.parametrize(
-    "error, kind", [(KeyError("missing"), KeyError), (TwoArguments(7, "why"), TwoArguments), (OSError(2, "gone"), OSError)]
+    "error, kind",
+    [(KeyError("missing"), KeyError), (TwoArguments(7, "why"), TwoArguments), (OSError(2, "gone"), OSError)],
 )
 def test_errors_keep_their_type_and_arguments(error, kind):
     runner = started(Raising(error, at=0))
@@ -165,7 +166,8 @@ def test_an_error_in_an_iterable():
 def test_worker_info_and_init(tmp_path):
     def init(worker_id):
         info = torch.utils.data.get_worker_info()
-        assert (info.id, info.num_workers, info.seed) == (worker_id, 2, 100 + worker_id) and info.seed == torch.initial_seed()
+        assert (info.id, info.num_workers, info.seed) == (worker_id, 2, 100 + worker_id)
+        assert info.seed == torch.initial_seed()
         info.dataset.marked = worker_id
         (tmp_path / str(worker_id)).touch()
 
@@ -277,7 +279,8 @@ def gone(pids, seconds=20):
 
 
 def test_no_main_guard_and_exit_with_a_half_read_loader(tmp_path):
-    process = script("r = start(Data()); print(r.next().tolist()); print(*[p.pid for p in r._pool.processes])", tmp_path)
+    text = "r = start(Data()); print(r.next().tolist()); print(*[p.pid for p in r._pool.processes])"
+    process = script(text, tmp_path)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 0 and err == "", err
     lines = out.splitlines()
@@ -415,14 +418,22 @@ def shared_memory():
     return 0
 
 
-def test_memory_is_used_again():
-    """100 batches of 4 MiB through a loader that keeps one of them need a few batches' worth of memory."""
+@pytest.fixture
+def no_collector():
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.mark.parametrize("collate", [default_collate, torch.stack, lambda batch: default_collate(batch)])
+def test_memory_is_used_again(collate, no_collector):
+    """100 batches of 4 MiB need a few batches' worth of memory, without the garbage collector's help."""
 
     class Big:
         def __getitem__(self, index):
             return torch.zeros(1 << 18)
 
-    runner = started(Big(), length=400)
+    runner = started(Big(), length=400, collate_fn=collate)
     for _ in range(100):
         batch = runner.next()
     assert batch.shape == (4, 1 << 18)
