@@ -167,11 +167,14 @@ class _Unpickler(pickle.Unpickler):
         return super().find_class(module, name)
 
 
+# torch keeps every sparse tensor that was unpickled until this is called.
+_forget_sparse = getattr(torch._utils, "_validate_loaded_sparse_tensors", lambda: None)
+
+
 def load(arena: Arena, start: int) -> Any:
     """The object that was dumped there; its chunks are held by its arrays, the pickle's is released."""
     result = _Unpickler(io.BytesIO(take(arena, start)), _Reader(arena)).load()
-    if getattr(torch._utils, "_sparse_tensors_to_validate", None):
-        torch._utils._validate_loaded_sparse_tensors()  # else torch keeps each of them for ever
+    _forget_sparse()
     return result
 
 

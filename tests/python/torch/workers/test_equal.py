@@ -283,10 +283,10 @@ class Stream(IterableDataset):
             yield {"i": i, "x": torch.full((2,), float(i)), "seed": torch.initial_seed() if info is None else info.id}
 
 
-@pytest.mark.parametrize("workers", [0, 1, 3])
 STREAMS = [{}, {"drop_last": True}, {"batch_size": None}, {"persistent_workers": True}]
 
 
+@pytest.mark.parametrize("workers", [0, 1, 3])
 @pytest.mark.parametrize("options", STREAMS, ids=str)
 def test_iterable(workers, options):
     if not workers and "persistent_workers" in options:
