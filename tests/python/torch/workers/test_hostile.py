@@ -357,6 +357,30 @@ print('parent:', torch.cat(got).flatten().tolist() == list(range(1000)))
     assert "child: this iterator belongs to" in out and "child: [[0], [1]]" in out and "parent: True" in out, out + err
 
 
+def test_nothing_is_named_in_dev_shm(tmp_path):
+    """Neither trainer nor worker maps or holds a file there, whoever collates."""
+    text = """
+def there(batch=None):
+    maps = open('/proc/self/maps').read()
+    return '/dev/shm' in maps or any('/dev/shm' in os.path.realpath(file) for file in os.scandir('/proc/self/fd'))
+class Big(Data):
+    def __getitem__(self, index):
+        return torch.zeros(1000), there()
+for collate in (default_collate, lambda batch: (default_collate(batch), there())):
+    r = MapRunner(Big(), num_workers=2, collate_fn=collate)
+    r.start_epoch(iter([[i, i + 1] for i in range(0, 40, 2)]), 1)
+    for _ in range(20):
+        batch = r.next()
+        inner, last = batch if isinstance(batch, tuple) else (batch, False)
+        assert not inner[1].any() and not last and not there(), 'in /dev/shm'
+    r.shutdown()
+print('nothing')
+"""
+    process = script(text, tmp_path)
+    out, err = process.communicate(timeout=60)
+    assert out == "nothing\n", err
+
+
 # Waste
 
 
