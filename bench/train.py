@@ -169,14 +169,15 @@ def penstock_loader(args, cache):
 
 
 def make_rows(args, device):
+    cached = endless(getattr(args, "cached", ()))  # one loader, so one pass, for both of its rows
     makers = {
         "synthetic": lambda: synthetic(args, device),
         "penstock": lambda: endless(penstock_loader(args, False)),
-        "cache": lambda: endless(args.cached),
+        "cache": lambda: cached,
         "torch-pil": lambda: TorchRow(args, device, "pil", False),
         "torch-io": lambda: TorchRow(args, device, "io", False),
         "torch-u8": lambda: TorchRow(args, device, "io", True),
-        "alone": lambda: endless(args.cached),
+        "alone": lambda: cached,
     }
     return {name: makers[name]() for name in args.rows}
 

@@ -17,7 +17,7 @@ import torch
 from torch.utils.data._utils.collate import default_collate
 
 from .. import _penstock
-from .._loader import _on_error
+from .._options import on_error_options
 from . import _engines, _position
 from ._collate import Collate
 from ._datasets import Flat, pick
@@ -105,7 +105,7 @@ class NativeEpoch:
             ends="short",
             sampler="given",
             ids=ids,
-            **_on_error(loader.on_error),
+            **on_error_options(loader.on_error),
         )
         if ready is not None:
             self.job.load_state(ready)
