@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * exp and log of the room core beside the C library's in long double. */
+ * exp, log and the functions of angles of the room core beside the C library's in long double. */
 #include <math.h>
 
 #include "check.h"
@@ -48,9 +48,40 @@ static void log_is_within_2_ulp(void)
     CHECK(psti_ln(1) == 0);
 }
 
+typedef long double true_fn(long double x);
+
+/* The furthest from the true value over angles near and far; half an ulp is correct rounding, and
+ * the long double it is held against is good to 2^-11 of an ulp itself. */
+static void check_angles(const char *name, double (*fn)(double), true_fn *want)
+{
+    double worst = 0;
+    for (int i = -20000; i <= 20000; i++) {
+        const double near = i / 10000.0 * 3.3, degrees = i / 50.0 * (3.14159265358979312 / 180.0);
+        const double far = i * 49.999;
+        const double xs[] = {near, degrees, far};
+        for (int k = 0; k < 3; k++) {
+            const double d = xs[k] == 0 ? 0 : ulps(fn(xs[k]), want((long double)xs[k]));
+            worst = d > worst ? d : worst;
+        }
+    }
+    printf("     %s: at most %.4f ulp\n", name, worst);
+    CHECKF(worst <= 0.501, "%s %.4f", name, worst);
+}
+
+static void angles_are_correctly_rounded(void)
+{
+    check_angles("sin", psti_sin, sinl);
+    check_angles("cos", psti_cos, cosl);
+    check_angles("tan", psti_tan, tanl);
+    check_angles("atan", psti_atan, atanl);
+    CHECK(psti_sin(0) == 0 && psti_cos(0) == 1 && psti_tan(0) == 0 && psti_atan(0) == 0);
+    CHECK(psti_sin(1e9) == psti_sin(1e6) && psti_cos(-1e9) == psti_cos(-1e6));
+}
+
 int main(void)
 {
     RUN(exp_is_within_2_ulp);
     RUN(log_is_within_2_ulp);
+    RUN(angles_are_correctly_rounded);
     return check_report();
 }
