@@ -82,7 +82,7 @@ static void paste_row(const paste *p, int64_t row, int64_t cols, uint8_t *dst)
                (size_t)(p->end - p->begin) * p->size);
 }
 
-static void fill_row(const psti_list *fill, const psti_field *in, int64_t cols, uint8_t *row)
+void psti_fill_row(const psti_list *fill, const psti_field *in, int64_t cols, uint8_t *row)
 {
     const int64_t channels = in->shape[2];
     const bool none = !fill || in->kind == PST_MASK;
@@ -124,7 +124,7 @@ int psti_canvas_run(const psti_canvas *rows, const psti_canvas *cols, const psti
      * picture. */
     const int64_t in_rows = in->y0 + in->shape[0], in_cols = in->x0 + in->shape[1];
     paste_columns(&p, cols, in_cols, width, (int32_t *)(void *)ctx->weights.data);
-    fill_row(fill, in, width, ctx->rows.data);
+    psti_fill_row(fill, in, width, ctx->rows.data);
     p.fill = ctx->rows.data;
     for (int64_t y = 0; y < out->shape[0]; y++)
         paste_row(&p, canvas_at(rows, y, in_rows), width, out->data + (size_t)y * out->stride);

@@ -64,17 +64,21 @@ void psti_op_ctx_fini(psti_op_ctx *ctx)
 {
     psti_buf_free(&ctx->rows);
     psti_buf_free(&ctx->weights);
+    psti_buf_free(&ctx->spare[0]);
+    psti_buf_free(&ctx->spare[1]);
 }
 
 size_t psti_op_ctx_bytes(const psti_op_ctx *ctx)
 {
-    return ctx->rows.cap + ctx->weights.cap;
+    return ctx->rows.cap + ctx->weights.cap + ctx->spare[0].cap + ctx->spare[1].cap;
 }
 
 void psti_op_ctx_trim(psti_op_ctx *ctx, size_t keep)
 {
-    if (ctx->rows.cap > keep)
-        psti_buf_free(&ctx->rows);
-    if (ctx->weights.cap > keep - ctx->rows.cap)
-        psti_buf_free(&ctx->weights);
+    psti_buf *const bufs[] = {&ctx->rows, &ctx->weights, &ctx->spare[0], &ctx->spare[1]};
+    for (size_t i = 0; i < sizeof bufs / sizeof *bufs; i++) {
+        if (bufs[i]->cap > keep)
+            psti_buf_free(bufs[i]);
+        keep -= bufs[i]->cap;
+    }
 }

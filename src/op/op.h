@@ -25,13 +25,14 @@ typedef enum psti_param_type {
     PSTI_P_FLOAT, /* double */
     PSTI_P_BOOL,  /* bool */
     PSTI_P_WORD,  /* int: index into words */
-    PSTI_P_LIST   /* psti_list of numbers; one number stands for a list of one */
+    PSTI_P_LIST   /* psti_list of numbers; one number stands for a list of one; or one of words */
 } psti_param_type;
 
 enum { PSTI_LIST_MAX = 8 };
 typedef struct psti_list {
     int count;
     double v[PSTI_LIST_MAX];
+    int word; /* where the table has words: 1 + the index of the one given in place of numbers */
 } psti_list;
 
 typedef struct psti_param {
@@ -41,7 +42,7 @@ typedef struct psti_param {
     double min, max;
     int min_count, max_count; /* lists */
     bool whole;               /* lists: integers only */
-    const char *const *words; /* words, NULL-terminated */
+    const char *const *words; /* words, NULL-terminated; of a list: what may stand in its place */
     const char *def;          /* default as pipeline text; NULL = required */
     const char *help;
 } psti_param;
@@ -63,21 +64,34 @@ typedef struct psti_geom {
     int64_t rows, cols, channels;
 } psti_geom;
 
+/* One change of an augmentation policy (op/policy.h). */
+typedef struct psti_pick {
+    uint16_t change;
+    uint16_t chain; /* augmix: on the first of a chain, how many follow each other */
+    float magnitude;
+} psti_pick;
+enum { PSTI_PICKS_MAX = 32 };
+
 /* What was decided for one sample. */
 typedef struct psti_draw {
     int64_t top, left, rows, cols; /* PSTI_OP_CROPS: the window of the input that is read */
     bool act;    /* ops that may do nothing: whether they act. When false run is not called. */
     double v[8]; /* the op's own */
+    int pick_count;
+    psti_pick picks[PSTI_PICKS_MAX]; /* policies: what is done, in order */
 } psti_draw;
 
 /* A worker's scratch memory and tables for ops. One thread at a time. */
 typedef struct psti_op_ctx {
     psti_buf rows, weights; /* resize: intermediate rows; bounds and weights */
+    psti_buf spare[2];      /* policies: another picture; sums */
 } psti_op_ctx;
 void psti_op_ctx_fini(psti_op_ctx *ctx); /* zero-initialised storage is a valid context */
 /* Bytes that the context holds, and letting go of what is larger than keep. */
 size_t psti_op_ctx_bytes(const psti_op_ctx *ctx);
 void psti_op_ctx_trim(psti_op_ctx *ctx, size_t keep);
+
+struct psti_finish;
 
 typedef struct psti_op {
     const char *name;
@@ -88,6 +102,9 @@ typedef struct psti_op {
     /* Checks parameters against each other after parsing; NULL if bounds suffice. Fills
      * err->message. Must not block. */
     int (*check)(const void *params, pst_error *err);
+    /* Whether the op may stand where pictures are bytes (finished false) or behind normalize or to,
+     * where they are floats, with these parameters; NULL if it may. Called while planning. */
+    int (*place)(const void *params, bool finished, pst_error *err);
     /* What comes out for a size that may be partly unknown (-1). Called while planning. */
     void (*infer)(const void *params, const psti_geom *in, psti_geom *out);
     /* Makes every choice for a picture of size `in` (known), from rng in a fixed order; sets *out
@@ -105,6 +122,11 @@ typedef struct psti_op {
      * u16. Worker thread. */
     int (*run)(const void *params, const psti_draw *draw, psti_op_ctx *ctx, const psti_field *in,
                psti_field *out, pst_error *err);
+    /* In place of run where the op stands behind normalize or to that make floats: writes what it
+     * changes over what finish has written for the picture `in` to dst. NULL: the op cannot stand
+     * there unless it only moves values. Worker thread; must not block or allocate. */
+    void (*overlay)(const void *params, const psti_draw *draw, const struct psti_finish *finish,
+                    const psti_field *in, uint8_t *dst);
 } psti_op;
 
 /* The table, NULL-terminated, in the order of the documentation. */

@@ -15,6 +15,10 @@ extern const psti_op psti_op_resize, psti_op_center_crop, psti_op_random_resized
     psti_op_random_posterize, psti_op_solarize, psti_op_random_solarize, psti_op_autocontrast,
     psti_op_random_autocontrast, psti_op_equalize, psti_op_random_equalize, psti_op_invert,
     psti_op_random_invert;
+extern const psti_op psti_op_affine, psti_op_random_affine, psti_op_rotate, psti_op_random_rotation,
+    psti_op_shear_x, psti_op_shear_y, psti_op_translate_x, psti_op_translate_y,
+    psti_op_random_erasing, psti_op_auto_augment, psti_op_rand_augment,
+    psti_op_trivial_augment_wide, psti_op_augmix;
 
 enum { PSTI_SIZE_MAX = 65536 };                 /* rows or columns that a parameter may ask for */
 #define PSTI_OUT_BYTES_MAX ((int64_t)512 << 20) /* of one picture that an op makes */
@@ -71,6 +75,8 @@ typedef struct psti_canvas {
 int psti_canvas_run(const psti_canvas *rows, const psti_canvas *cols, const psti_list *fill,
                     psti_op_ctx *ctx, const psti_field *in, psti_field *out, pst_error *err);
 size_t psti_canvas_scratch(const psti_geom *out);
+/* A row of fill values for pictures like `in`; NULL or a mask: zeros. */
+void psti_fill_row(const psti_list *fill, const psti_field *in, int64_t cols, uint8_t *row);
 /* Refuses fills that fit neither one value nor the picture's channels. */
 int psti_fill_check(const char *op, const psti_list *fill, const psti_geom *in, pst_error *err);
 

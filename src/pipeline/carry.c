@@ -95,7 +95,7 @@ static int run_op(psti_work *work, psti_kit *kit, int p, pst_error *err)
     const psti_step *step = psti_work_at(work, work->cursor, p);
     psti_shot *shot = &work->shots[p];
     psti_field out;
-    if (!step->draw.act)
+    if (!step->draw.act || work->plan->pictures[p].overlay == work->cursor)
         return 0;
     int rc = place_output(shot, stage->type.op, &step->out, &out);
     if (rc < 0)
@@ -159,6 +159,17 @@ size_t psti_work_shape(const psti_work *work, int output, int64_t shape[PST_MAX_
            psti_dtype_bytes(out->dtype);
 }
 
+/* The op that stands behind finish, where it acts. */
+static void lay_over(const psti_work *work, int picture, const psti_finish *finish, uint8_t *dst)
+{
+    const int s = work->plan->pictures[picture].overlay;
+    if (s < 0 || !psti_work_at(work, s, picture)->draw.act)
+        return;
+    const psti_stage *stage = &work->plan->stages[s];
+    stage->type.op->overlay(stage->params, &psti_work_at(work, s, picture)->draw, finish,
+                            &work->shots[picture].now, dst);
+}
+
 void psti_work_finish(const psti_work *work, psti_kit *kit, int output, uint8_t *dst)
 {
     const uint64_t start = psti_now_ns();
@@ -167,6 +178,7 @@ void psti_work_finish(const psti_work *work, psti_kit *kit, int output, uint8_t 
         psti_finish finish = work->plan->outputs[output].finish;
         finish.channels = (int)field->shape[2];
         psti_finish_write(&finish, field, dst);
+        lay_over(work, work->plan->picture_of[output], &finish, dst);
     } else if (field->bytes) {
         memcpy(dst, field->data, field->bytes);
     }

@@ -160,7 +160,8 @@ void psti_plan_raw_finish(psti_plan *plan)
     for (int p = 0; p < plan->picture_count; p++) {
         psti_plan_picture *picture = &plan->pictures[p];
         psti_plan_output *out = &plan->outputs[picture->input];
-        if (out->kind != PST_IMAGE || picture->raw)
+        /* What is laid over finish needs its floats: such a picture stays with us. */
+        if (out->kind != PST_IMAGE || picture->raw || picture->overlay >= 0)
             continue;
         const bool planar = out->layout == PST_NCHW;
         const psti_geom geom = {out->shape[planar], out->shape[planar + 1],

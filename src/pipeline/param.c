@@ -49,9 +49,21 @@ static void word_range(const psti_param *param, char *buf, size_t cap)
         used += (size_t)snprintf(buf + used, cap - used, "%s%s", i ? "|" : "", param->words[i]);
 }
 
+static void list_range(const psti_param *param, char *buf, size_t cap)
+{
+    char range[80], words[80] = "";
+    number_range(param, range, sizeof range);
+    if (param->words)
+        word_range(param, words, sizeof words);
+    if (param->min_count == param->max_count)
+        snprintf(buf, cap, "%d of %s", param->max_count, range);
+    else
+        snprintf(buf, cap, "%d to %d of %s%s%s", param->min_count, param->max_count, range,
+                 param->words ? "|" : "", words);
+}
+
 void psti_param_range(const psti_param *param, char *buf, size_t cap)
 {
-    char range[80];
     switch (param->type) {
     case PSTI_P_BOOL:
         snprintf(buf, cap, "true|false");
@@ -60,11 +72,7 @@ void psti_param_range(const psti_param *param, char *buf, size_t cap)
         word_range(param, buf, cap);
         break;
     case PSTI_P_LIST:
-        number_range(param, range, sizeof range);
-        if (param->min_count == param->max_count)
-            snprintf(buf, cap, "%d of %s", param->max_count, range);
-        else
-            snprintf(buf, cap, "%d to %d of %s", param->min_count, param->max_count, range);
+        list_range(param, buf, cap);
         break;
     default:
         number_range(param, buf, cap);
@@ -173,6 +181,11 @@ static int fail_count(const reading *r, const psti_node *list, int count)
 static int read_list(const reading *r, const psti_node *node, psti_list *out)
 {
     *out = (psti_list){0};
+    if (r->param->words && (node->type == PSTI_N_WORD || node->type == PSTI_N_STRING)) {
+        const int rc = read_word(r, node, &out->word);
+        out->word++;
+        return rc;
+    }
     if (node->type != PSTI_N_LIST) {
         out->count = 1;
         const int rc = read_number(r, node, r->param->whole, &out->v[0]);
@@ -241,7 +254,7 @@ int psti_param_default(const psti_param *param, const char *op, void *params, ps
 
 static bool lists_equal(const psti_list *a, const psti_list *b)
 {
-    bool equal = a->count == b->count;
+    bool equal = a->count == b->count && a->word == b->word;
     for (int i = 0; equal && i < a->count; i++)
         equal = a->v[i] == b->v[i];
     return equal;
@@ -301,7 +314,10 @@ void psti_param_print(const psti_param *param, const void *params, psti_text *ou
         psti_text_puts(out, param->words[*(const int *)value]);
         break;
     case PSTI_P_LIST:
-        print_list(value, out);
+        if (((const psti_list *)value)->word)
+            psti_text_puts(out, param->words[((const psti_list *)value)->word - 1]);
+        else
+            print_list(value, out);
         break;
     }
 }

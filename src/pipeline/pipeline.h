@@ -72,7 +72,8 @@ psti_id128 psti_plan_decoded_form(const psti_plan *plan, const psti_pipeline *pi
 /* Decodes pictures whole even where a window would do: for tests that compare both ways. Before the
  * plan is shared. */
 void psti_plan_force_full(psti_plan *plan, bool force);
-/* Images come out as they are before finish: u8, nhwc. Masks stay as they are. Before the plan is
+/* Images come out as they are before finish: u8, nhwc. Masks, and images that an op is laid over
+ * behind finish (random_erasing), stay as they are. Before the plan is
  * shared. */
 void psti_plan_raw_finish(psti_plan *plan);
 /* What the pipeline asks of output i's finish, carried out or not; NULL when it is no picture. */

@@ -233,12 +233,14 @@ typedef struct psti_plan_picture {
     psti_decode_options decode;
     bool raw; /* finish is left to the receiver; `asked` is what it has to do */
     psti_finish asked;
+    int overlay; /* the stage that is carried out on what finish has written; -1: none */
 } psti_plan_picture;
 
 /* What the text says about a picture's finish while the plan is made. */
 typedef struct psti_track {
     bool decoded;
     const psti_bound *normalize, *to; /* NULL: not given */
+    const psti_bound *overlay;        /* laid over what finish writes; NULL: nothing is */
     psti_geom geom;                   /* as far as known */
 } psti_track;
 

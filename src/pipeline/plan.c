@@ -90,7 +90,7 @@ static int find_pictures(planner *p)
                              "a job delivers at most %d pictures a sample: name fewer fields",
                              PSTI_PICTURES_MAX);
         p->tracks[plan->picture_count].geom = (psti_geom){-1, -1, -1};
-        plan->pictures[plan->picture_count].input = i;
+        plan->pictures[plan->picture_count] = (psti_plan_picture){.input = i, .overlay = -1};
         plan->picture_of[i] = plan->picture_count++;
     }
     return 0;
@@ -180,6 +180,13 @@ static const psti_bound *finish_before(const psti_track *track)
     return track->normalize ? track->normalize : track->to;
 }
 
+/* Whether what the picture has met of finish makes floats of it. */
+static bool makes_floats(const psti_track *track)
+{
+    const int dtype = track->to ? psti_to_dtype(track->to->params) : 0;
+    return track->normalize || dtype == PST_F16 || dtype == PST_BF16 || dtype == PST_F32;
+}
+
 static int add_stage(planner *p, const psti_bound *op, uint32_t pictures)
 {
     psti_plan *plan = p->plan;
@@ -197,8 +204,11 @@ static int add_stage(planner *p, const psti_bound *op, uint32_t pictures)
     if (sure && plan->decoded_stages == plan->stage_count)
         plan->decoded_stages++;
     bool lowered = false;
-    for (int i = 0; i < plan->picture_count; i++)
+    for (int i = 0; i < plan->picture_count; i++) {
         lowered |= (pictures & (uint32_t)1 << i) && finish_before(&p->tracks[i]);
+        if (p->tracks[i].overlay == op)
+            plan->pictures[i].overlay = plan->stage_count;
+    }
     plan->stages[plan->stage_count++] = (psti_stage){.type = op->type,
                                                      .params = params,
                                                      .place = op->place,
@@ -237,12 +247,33 @@ static bool only_moves(const psti_op *op)
     return op->flags & PSTI_OP_MOVES;
 }
 
+/* Whether the op may stand there, and whether it goes over what finish writes. */
+static int plan_place(planner *p, const psti_bound *op, psti_track *track)
+{
+    const psti_op *kind = op->type.op;
+    const bool finished = kind->overlay && makes_floats(track);
+    pst_error why = {0};
+    if (track->overlay)
+        return psti_fail_at(p->err, PST_EPIPELINE, "pipeline", NULL, op->offset,
+                            "%s cannot come after %s, which acts on floats there: put it before",
+                            op->type.name, track->overlay->type.name);
+    if (kind->place && kind->place(op->params, finished, &why) < 0)
+        return psti_fail_at(p->err, PST_EPIPELINE, "pipeline", NULL, op->offset, "%s: %s",
+                            op->type.name, why.message);
+    if (finished)
+        track->overlay = op;
+    return 0;
+}
+
 /* An op in the middle: what is lowered past normalize or to must give the same bytes there. */
 static int plan_middle(planner *p, const psti_bound *op, int picture)
 {
     psti_track *track = &p->tracks[picture];
     const psti_bound *before = finish_before(track);
-    if (before && !only_moves(op->type.op))
+    const int rc = plan_place(p, op, track);
+    if (rc < 0)
+        return rc;
+    if (before && !op->type.op->overlay && !only_moves(op->type.op))
         return psti_fail_at(p->err, PST_EPIPELINE, "pipeline", NULL, op->offset,
                             "%s cannot come after %s: put it before", op->type.name,
                             before->type.name);

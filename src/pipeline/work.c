@@ -310,7 +310,8 @@ static size_t follow_picture(const psti_work *work, int p, size_t *extra)
         const psti_stage *stage = &work->plan->stages[s];
         const psti_step *step = psti_work_at(work, s, p);
         size_t bytes = 0;
-        if (!(stage->pictures & (uint32_t)1 << p) || !step->draw.act)
+        if (!(stage->pictures & (uint32_t)1 << p) || !step->draw.act ||
+            work->plan->pictures[p].overlay == s)
             continue;
         if (stage->type.role == PSTI_ROLE_DECODE) {
             at = 0;

@@ -35,6 +35,9 @@ static inline bool args_store(const psti_param *param, const char *text, void *p
     }
     psti_list *list = slot;
     *list = (psti_list){0};
+    for (int i = 0; param->words && param->words[i]; i++)
+        if (strcmp(param->words[i], text) == 0)
+            list->word = i + 1;
     for (char *end; list->count < PSTI_LIST_MAX; text = end) {
         text += strspn(text, "(,) ");
         const double value = strtod(text, &end);

@@ -2,8 +2,10 @@
  * One op or finish on a raw picture, for parity.py. Each request on standard input is a line
  *     op NAME KIND DTYPE ROWS COLS CHANNELS SEED [key=value …]
  *     finish PRESET DTYPE LAYOUT ROWS COLS CHANNELS
- * followed by the picture's bytes. The answer is a line "rows cols channels act top left height
- * width bytes" and the op's own eight numbers, then the bytes; or a line starting with "error". */
+ *     erase PRESET DTYPE LAYOUT ROWS COLS CHANNELS SEED [key=value …]
+ * followed by the picture's bytes; erase is finish with random_erasing behind it. The answer is a
+ * line "rows cols channels act top left height width bytes" and what the op drew for itself, then
+ * the bytes; or a line starting with "error". */
 #include <stdio.h>
 
 #include "op_args.h"
@@ -51,8 +53,11 @@ static void answer(const psti_draw *draw, const psti_geom *size, const void *byt
     printf("%lld %lld %lld %d %lld %lld %lld %lld %zu", (long long)size->rows,
            (long long)size->cols, (long long)size->channels, draw->act, (long long)draw->top,
            (long long)draw->left, (long long)draw->rows, (long long)draw->cols, count);
-    for (int i = 0; i < 8; i++)
+    for (size_t i = 0; i < sizeof draw->v / sizeof *draw->v; i++)
         printf(" %.17g", draw->v[i]);
+    for (int i = 0; i < draw->pick_count; i++)
+        printf(" %d:%d:%.17g", draw->picks[i].change, draw->picks[i].chain,
+               (double)draw->picks[i].magnitude);
     printf("\n");
     fwrite(bytes, 1, count, stdout);
 }
@@ -93,6 +98,26 @@ static int run_op(const request *r)
     return 0;
 }
 
+/* random_erasing over what finish wrote. */
+static bool erase(const request *r, const psti_finish *finish, const psti_field *in,
+                  psti_draw *draw, uint8_t *dst)
+{
+    const psti_op *op = psti_op_find("random_erasing", 14);
+    const psti_geom size = {in->shape[0], in->shape[1], in->shape[2]};
+    _Alignas(16) uint8_t params[1024];
+    psti_geom out;
+    psti_rng rng;
+    pst_error err;
+    if (r->count < 8 || !args_parse(op, params, (const char *const *)r->words + 8, r->count - 8))
+        return false;
+    psti_rng_init(&rng, &(psti_rng_key){.seed = strtoull(r->words[7], NULL, 10)}, 1);
+    if (op->decide(params, &rng, &size, draw, &out, &err) < 0)
+        return false;
+    if (draw->act)
+        op->overlay(params, draw, finish, in, dst);
+    return true;
+}
+
 static int run_finish(const request *r)
 {
     psti_finish finish = {.dtype = psti_dtype_of_name(r->words[2], strlen(r->words[2])),
@@ -118,8 +143,11 @@ static int run_finish(const request *r)
     const psti_geom size = {in.shape[0], in.shape[1], in.shape[2]};
     const size_t bytes = in.bytes * psti_dtype_bytes(finish.dtype);
     uint8_t *dst = malloc(bytes);
+    psti_draw draw = {.act = true};
     psti_finish_write(&finish, &in, dst);
-    answer(&(psti_draw){.act = true}, &size, dst, bytes);
+    if (strcmp(r->words[0], "erase") == 0 && !erase(r, &finish, &in, &draw, dst))
+        return 1;
+    answer(&draw, &size, dst, bytes);
     free(dst);
     free(in.data);
     return 0;

@@ -38,7 +38,9 @@ class Tool:
         if words[0] == b"error":
             return None, b" ".join(words).decode()
         numbers = [int(word) for word in words[:9]]
-        self.drawn = [float(word) for word in words[9:]]
+        self.acted = bool(numbers[3])
+        self.drawn = [float(word) for word in words[9:17]]
+        self.picks = [word.decode().split(":") for word in words[17:]]
         return numbers, self.process.stdout.read(numbers[8])
 
     def op(self, name, picture, seed=0, kind="image", **params):

@@ -27,9 +27,10 @@ static psti_field pixels_of(int64_t rows, int64_t cols, int64_t channels, const 
     return f;
 }
 
+/* One change of colour: neither a policy nor random_erasing. */
 static bool is_color(const psti_op *op)
 {
-    return !(op->flags & PSTI_OP_GEOMETRIC);
+    return !(op->flags & PSTI_OP_GEOMETRIC) && !strstr(op->name, "aug") && !op->overlay;
 }
 
 /* One row of pixels through an op. */

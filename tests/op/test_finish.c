@@ -53,9 +53,9 @@ static void normalize_wants_a_preset_or_two_lists(void)
     psti_normalize_params params = {0};
     CHECK(psti_normalize_values(&params, &mean, &std, &err) == PST_EPIPELINE &&
           strstr(err.message, "imagenet"));
-    params.mean = (psti_list){3, {1, 2, 3}};
+    params.mean = (psti_list){.count = 3, .v = {1, 2, 3}};
     CHECK(psti_normalize_values(&params, &mean, &std, &err) == PST_EPIPELINE);
-    params.std = (psti_list){2, {1, 2}};
+    params.std = (psti_list){.count = 2, .v = {1, 2}};
     CHECK(psti_normalize_values(&params, &mean, &std, &err) == PST_EPIPELINE &&
           strstr(err.message, "2"));
     params.std.count = 3;

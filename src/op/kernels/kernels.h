@@ -44,6 +44,27 @@ struct psti_across {
     void (*run)(const psti_across *across, const uint8_t *const *src, uint8_t *const *dst, int n);
 };
 
+/* ---- affine maps ------------------------------------------------------------------------------
+ */
+
+/* One row of the result. Output column i has its source at the lines x and y (see psti_warp_at). */
+typedef struct psti_warp_row {
+    const uint8_t *data; /* the whole source: rows x cols pixels of channels bytes */
+    size_t stride;
+    int rows, cols, channels;
+    double x[3], y[3];
+} psti_warp_row;
+
+/* Fixed order: the slope, then the row's part, then the constant. */
+static inline double psti_warp_at(const double line[3], double column)
+{
+    return (line[0] * (column + 0.5) + line[1]) + line[2];
+}
+
+/* Makes columns begin .. end - 1 of the row that starts at dst. Their sources lie in the picture.
+ */
+typedef void psti_warp_fn(const psti_warp_row *row, int begin, int end, uint8_t *dst);
+
 /* ---- finish ---------------------------------------------------------------------------------- */
 
 /* `pixels` pixels of `channels` bytes each become values x * scale[c] - bias[c]. Interleaved: dst
@@ -104,6 +125,8 @@ typedef struct psti_kernels {
     /* Turns a row of pixels of `size` bytes (1..8) round. dst == src, or they do not overlap. */
     void (*reverse)(const uint8_t *src, size_t pixels, size_t size, uint8_t *dst);
 
+    psti_warp_fn *bilinear, *bicubic;
+
     psti_convert_fn *interleaved[PSTI_TO_COUNT], *planar[PSTI_TO_COUNT];
     psti_convert_fn *planar_u8; /* moves only: scale and bias are not looked at */
     /* After the last call for a picture, before another thread may be told of it. */
@@ -124,6 +147,7 @@ void psti_kernels_init_avx512(psti_kernels *kernels);
 /* Called by init_avx2: its finish and batch kernels have files of their own. */
 void psti_kernels_init_avx2_finish(psti_kernels *kernels);
 void psti_kernels_init_avx2_blend(psti_kernels *kernels);
+void psti_kernels_init_avx2_warp(psti_kernels *kernels);
 /* The colour kernels are one file, compiled for each level. */
 void psti_kernels_init_color_c(psti_kernels *kernels);
 void psti_kernels_init_color_avx2(psti_kernels *kernels);
@@ -155,6 +179,8 @@ void psti_c_planar_u8(const psti_convert *how, const uint8_t *src, size_t pixels
 void psti_c_blend_f32(void *x, const void *y, float keep, float take, size_t n);
 void psti_c_blend_f16(void *x, const void *y, float keep, float take, size_t n);
 void psti_c_blend_bf16(void *x, const void *y, float keep, float take, size_t n);
+void psti_c_bilinear(const psti_warp_row *row, int begin, int end, uint8_t *dst);
+void psti_c_bicubic(const psti_warp_row *row, int begin, int end, uint8_t *dst);
 /* Round to nearest, ties to even; every float but NaN. And back, exactly. */
 uint16_t psti_c_half(float value);
 uint16_t psti_c_bfloat(float value);

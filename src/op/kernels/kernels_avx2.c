@@ -576,4 +576,5 @@ void psti_kernels_init_avx2(psti_kernels *kernels)
     kernels->reverse = reverse;
     psti_kernels_init_avx2_finish(kernels);
     psti_kernels_init_avx2_blend(kernels);
+    psti_kernels_init_avx2_warp(kernels);
 }

@@ -201,6 +201,8 @@ void psti_kernels_init_c(psti_kernels *kernels)
         .across_plan = across_plan,
         .down = psti_c_down,
         .reverse = psti_c_reverse,
+        .bilinear = psti_c_bilinear,
+        .bicubic = psti_c_bicubic,
         .interleaved = {psti_c_interleaved_f32, psti_c_interleaved_f16, psti_c_interleaved_bf16},
         .planar = {psti_c_planar_f32, psti_c_planar_f16, psti_c_planar_bf16},
         .planar_u8 = psti_c_planar_u8,
