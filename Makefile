@@ -14,7 +14,7 @@ ifneq ($(PENSTOCK_PHOTOS),)
 export PENSTOCK_PHOTOS
 endif
 
-.PHONY: build demo test test-long bench bench-peers lint format fuzz install clean help setup
+.PHONY: build demo test test-long bench bench-peers wheel lint format fuzz install clean help setup
 
 build: $(BUILD)/build.ninja
 	ninja -C $(BUILD) penstock bench/decode_limit
@@ -49,6 +49,10 @@ bench-peers:
 	ninja -C $(BUILD)
 	$(PYTHON) bench/peers.py --penstock $(BUILD)/python $(if $(PENSTOCK_PHOTOS),--data $(PENSTOCK_PHOTOS),--data photos)
 
+wheel:
+	tools/setup.sh build python
+	PYTHON=$(PYTHON) tools/wheel.sh dist
+
 lint:
 	tools/setup.sh build lint
 	tools/lint.sh
@@ -66,7 +70,7 @@ install: build
 	@[ -n "$(DESTDIR)" ] || [ "$$(id -u)" != 0 ] || ldconfig
 
 clean:
-	rm -rf $(BUILD) build-asan build-tsan build-lint build-fuzz
+	rm -rf $(BUILD) build-asan build-tsan build-lint build-fuzz build-wheel
 
 help:
 	@echo "make            builds $(BUILD)/penstock"
@@ -75,6 +79,7 @@ help:
 	@echo "make test-long  the tests that take hours"
 	@echo "make bench      throughput beside PyTorch and beside the decoder's limit"
 	@echo "make bench-peers throughput beside the other loaders that can be installed here"
+	@echo "make wheel      a self-contained wheel in dist/, for CPython 3.11 and later"
 	@echo "make lint       formatting, warnings, include arrows, banned calls, exported symbols"
 	@echo "make format     formats every C file as lint wants it"
 	@echo "make fuzz       runs each fuzz target for SECONDS=60"

@@ -8,7 +8,7 @@
 set -eu
 
 build="gcc libc6-dev make meson ninja-build pkg-config libjpeg62-turbo-dev libspng-dev libwebp-dev liburing-dev libjansson-dev"
-python="python3 patchelf python3-dev python3-pip python3-venv python3-mesonpy python3-setuptools python3-wheel python3-numpy"
+python="python3 python3-dev python3-pip python3-venv python3-numpy"
 test="$python python3-pytest python3-pil python3-torch python3-torchvision clang-14 libclang-rt-14-dev mandoc"
 lint="clang-14 clang-format-14 binutils python3 mandoc"
 peers="python3-venv libavdevice59 libavfilter8 g++ libopencv-dev libturbojpeg0-dev"

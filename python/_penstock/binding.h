@@ -3,11 +3,15 @@
  * What the files of the extension module share: the module's state, the types' structs and the few
  * helpers that cross files. Everything here runs with the GIL held unless it says otherwise. Only
  * the limited API of CPython 3.11 and penstock.h are used, so one binary serves every later
- * CPython. */
+ * CPython. Interpreters without a GIL have no limited API; the same calls are compiled for each of
+ * them, and since the module does not claim to do without the GIL, importing it switches one on. */
 #ifndef PENSTOCK_PYTHON_BINDING_H
 #define PENSTOCK_PYTHON_BINDING_H
 
+#include <pyconfig.h> /* says whether there is a GIL */
+#ifndef Py_GIL_DISABLED
 #define Py_LIMITED_API 0x030B0000
+#endif
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <sys/types.h>
