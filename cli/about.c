@@ -137,6 +137,24 @@ typedef struct settings_values {
 
 static const char *const io_words[] = {"auto", "uring", "threads", NULL}; /* as pst_io */
 
+static void print_features(void)
+{
+    const char *name, *detail;
+    int built;
+    for (int i = 0; (built = pst_feature(i, &name, &detail)) >= 0; i++)
+        printf("%-9s %s\n", name, detail);
+}
+
+static void json_features(json *j)
+{
+    const char *name, *detail;
+    int built;
+    json_object(j, "features");
+    for (int i = 0; (built = pst_feature(i, &name, &detail)) >= 0; i++)
+        json_text(j, name, built ? detail : NULL);
+    json_object_end(j);
+}
+
 static void print_settings(const pst_settings *s)
 {
     char budget[TEXT_SHORT], have[TEXT_SHORT], cache[TEXT_SHORT];
@@ -149,6 +167,7 @@ static void print_settings(const pst_settings *s)
     printf("io        %s\n", io_words[s->io]);
     printf("io_depth  %d\n", s->io_depth);
     printf("kernels   %s\n", s->cpu);
+    print_features();
 }
 
 static void json_settings(const pst_settings *s)
@@ -163,6 +182,7 @@ static void json_settings(const pst_settings *s)
     json_text(&j, "io", io_words[s->io]);
     json_int(&j, "io_depth", s->io_depth);
     json_text(&j, "kernels", s->cpu);
+    json_features(&j);
     json_object_end(&j);
     printf("\n");
 }
@@ -223,7 +243,7 @@ const command command_settings = {
     .about = "cpus: the CPU quota, by affinity and cgroup. may_have: the memory that this process "
              "may have, by RAM and cgroup. "
              "kernels: the instruction set that pixel loops use; PENSTOCK_CPU=c, avx2 or avx512 "
-             "pins it.",
+             "pins it. jpeg, png, webp, uring: the libraries that this build uses.",
     .examples = "penstock settings\npenstock settings --workers 8 --memory 2GiB --json",
     .options = settings_options,
     .values_bytes = sizeof(settings_values),

@@ -206,8 +206,26 @@ static PyObject *module_op_help(PyObject *module, PyObject *unused)
     return list;
 }
 
+/* features(): [(name, built in, detail), …] */
+static PyObject *module_features(PyObject *module, PyObject *unused)
+{
+    (void)module, (void)unused;
+    PyObject *list = PyList_New(0);
+    const char *name, *detail;
+    int built;
+    for (int i = 0; list != NULL && (built = pst_feature(i, &name, &detail)) >= 0; i++) {
+        PyObject *item = Py_BuildValue("(sNs)", name, PyBool_FromLong(built), detail);
+        if (item == NULL || PyList_Append(list, item) < 0)
+            Py_CLEAR(list);
+        Py_XDECREF(item);
+    }
+    return list;
+}
+
 static PyMethodDef module_methods[] = {
     {"version", module_version, METH_NOARGS, "version() -> str"},
+    {"features", module_features, METH_NOARGS,
+     "features() -> list of (name, whether it is built in, library and version)"},
     {"settings", (PyCFunction)(void (*)(void))module_settings, METH_VARARGS | METH_KEYWORDS,
      "settings(workers=0, memory=0, cache=0) -> dict: what an engine would get on this machine"},
     {"check_pipeline", module_check_pipeline, METH_O,
