@@ -72,9 +72,9 @@ class Batch:
 
 @final
 class Engine:
-    def __init__(
-        self, workers: int = 0, memory: int = 0, cache: int | str = 0, *, io_depth: int = 0, io: str = "auto"
-    ) -> None: ...
+    def __new__(
+        cls, workers: int = 0, memory: int = 0, cache: int | str = 0, *, io_depth: int = 0, io: str = "auto"
+    ) -> Engine: ...
     @property
     def settings(self) -> dict[str, Any]: ...
     @property
@@ -88,14 +88,14 @@ class Engine:
 
 @final
 class Dataset:
-    def __init__(
-        self,
+    def __new__(
+        cls,
         path: str | os.PathLike[str],
         index_dir: str | os.PathLike[str] | None = None,
         *,
         threads: int = 0,
         refresh: bool = False,
-    ) -> None: ...
+    ) -> Dataset: ...
     @property
     def fields(self) -> tuple[tuple[str, str, str, tuple[int, ...], str, bool], ...]: ...
     @property
@@ -120,8 +120,8 @@ class Prep:
 
 @final
 class Job:
-    def __init__(
-        self,
+    def __new__(
+        cls,
         engine: Engine,
         dataset: Dataset,
         pipeline: str,
@@ -149,7 +149,7 @@ class Job:
         raw_finish: bool = False,
         leases: int = 0,
         cache: bool = True,
-    ) -> None: ...
+    ) -> Job: ...
     @property
     def epoch(self) -> int: ...
     @property
