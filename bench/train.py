@@ -179,19 +179,20 @@ def make_rows(args, device):
         "torch-u8": lambda: TorchRow(args, device, "io", True),
         "alone": lambda: cached,
     }
-    return {name: makers[name]() for name in args.rows}
+    return {name: makers[name] for name in args.rows}
 
 
-def first_batches(rows):
-    """Seconds until each contender's first batch is on the GPU, in a warm interpreter."""
-    times = {}
-    for name, batches in rows.items():
+def first_batches(makers):
+    """Makes each contender; seconds from nothing to its first batch on the GPU, in a warm interpreter."""
+    rows, times = {}, {}
+    for name, make in makers.items():
         begin = time.perf_counter()
-        next(batches)
+        rows[name] = make()
+        next(rows[name])
         torch.cuda.synchronize()
         times[name] = time.perf_counter() - begin
-        pause(batches)
-    return times
+        pause(rows[name])
+    return rows, times
 
 
 def pause(batches):
@@ -298,8 +299,7 @@ def main():
     if {"cache", "alone"} & set(args.rows):
         args.cached = penstock_loader(args, True)
         epoch = fill_cache(trainer, args)
-    rows = make_rows(args, device)
-    first = first_batches(rows)
+    rows, first = first_batches(make_rows(args, device))
     busy = BusyMeter()
     rounds = []
     for number in range(args.rounds):
