@@ -337,6 +337,37 @@ PST_API int pst_pipeline_check(const char *text, char *canonical, size_t cap,
 PST_API int pst_op_help(int index, const char **name, const char **summary, char *params,
                         size_t cap);
 
+/* ---- stages of your own ------------------------------------------------------------------------
+ */
+
+/* A picture on its way, as the op call(name) hands it to the caller's function. Valid during the
+ * call, read-only. */
+typedef struct pst_call_in {
+    int64_t id;    /* of the sample */
+    uint64_t seed; /* for the function's own draws: the same whenever the sample is drawn with the
+                      same job seed, epoch, occurrence and place in the text; call(fixed=true): 0 */
+    int64_t rows, cols, channels;
+    size_t stride; /* bytes from row to row */
+    const uint8_t *data;
+} pst_call_in;
+
+/* Where its result goes. Valid during the call. */
+typedef struct pst_call_out pst_call_out;
+/* Memory for a result of this size, rows * cols * channels bytes without gaps, every one of which
+ * the function writes. NULL when the size is not the one that the pipeline declares (the one that
+ * came, size=, or with any=true any rows and columns): the sample is bad then, whatever the
+ * function answers. */
+PST_API uint8_t *pst_call_size(pst_call_out *out, int64_t rows, int64_t cols, int64_t channels);
+
+/* The function behind call(name). Called from the engine's workers, from several at once; it may
+ * block, at the cost of that worker. Answers 0 once the result is written; a negative value makes
+ * the sample bad (PST_ECALL), and err->message says why. */
+typedef struct pst_call {
+    const char *name;
+    int (*run)(void *user, const pst_call_in *in, pst_call_out *out, pst_error *err);
+    void *user;
+} pst_call;
+
 /* ---- jobs ------------------------------------------------------------------------------------ */
 
 typedef enum pst_order { PST_ORDER_STRICT = 0, PST_ORDER_READY } pst_order;
@@ -392,6 +423,9 @@ typedef struct pst_job_options {
     int leases;     /* batches that the caller holds at once; more are written to fresh memory
                        (0..64; 0 = 1) */
     int no_cache;   /* 1 = the engine's cache is left alone (0..1; 0) */
+    const pst_call *calls; /* the functions that call(...) names, copied; they and what user points
+                              to are needed until the job is closed (NULL = none) */
+    int call_count;        /* (0..256; 0) */
 } pst_job_options;
 
 typedef struct pst_stage_stats {
@@ -503,6 +537,7 @@ PST_API void pst_batch_release(pst_batch *batch);
  * processes that run code of their own on each sample after a native part. One thread at a time per
  * prep; one made before fork may be used in the child unless a call was under way then. */
 typedef struct pst_prep pst_prep;
+/* A pipeline with call(...) is refused: run the function on what the prep gives. */
 PST_API int pst_prep_new(const char *pipeline, uint64_t seed, pst_prep **out, pst_error *err);
 /* Encoded bytes to a batch of one slot, the caller's (pst_batch_release), with what the pipeline
  * makes of the field `image`; always dense. The bytes are those that a job gives for the same seed,

@@ -46,6 +46,7 @@ struct job_object {
     engine_object *engine; /* a reference, kept until the object goes */
     job_object *next;
     PyObject *dataset;       /* a reference, for what its reading raised */
+    struct calls *calls;     /* the functions of its pipeline, or NULL; goes with the object */
     PyThread_type_lock lock; /* held by the consumer */
     pid_t pid;
     uint64_t turn; /* these two are written with the lock and the GIL held */
@@ -65,12 +66,13 @@ typedef struct batch_object {
     const pst_batch_desc *desc;
 } batch_object;
 
-/* A read-only, possibly strided window on memory that `owner` keeps alive. */
+/* A possibly strided window on memory that `owner` keeps alive. */
 typedef struct view_object {
     PyObject ob_base;
     PyObject *owner;
     const void *data;
     int dtype, ndim;
+    int writable;
     Py_ssize_t bytes, item_bytes;
     Py_ssize_t shape[PST_MAX_RANK + 1], strides[PST_MAX_RANK + 1];
 } view_object;
@@ -125,12 +127,21 @@ PyObject *pyp_settings_dict(const pst_settings *settings);
  * meanwhile. */
 void pyp_job_stop(job_object *self);
 
+/* call.c: functions that a pipeline runs */
+/* From {name: function(View, seed)}. NULL with an exception. */
+struct calls *pyp_calls_new(PyObject *module, PyObject *functions);
+const pst_call *pyp_calls_table(const struct calls *calls, int *count);
+struct source *pyp_calls_source(struct calls *calls);
+/* Lets go of the functions, once nobody runs them any more; what they raised stays. */
+void pyp_calls_drop(struct calls *calls);
+void pyp_calls_free(void *calls);
+
 /* custom.c, source.c: datasets that a Python object reads for */
 PyObject *pyp_custom_dataset(PyObject *module, PyObject *args, PyObject *kwargs);
 /* "Type: text (file:line)" into err's message. */
 void pyp_exception_text(PyObject *exc, PyObject *trace, pst_error *err);
-/* As pyp_raise; where a Python object's read is the reason, from the exception it raised. source
- * may be NULL. */
+/* As pyp_raise; where the source's code is the reason, from the exception it raised. source may be
+ * NULL. */
 PyObject *pyp_raise_from(const module_state *st, struct source *source, const pst_error *err,
                          int code);
 /* At the interpreter's end and in a forked child: module functions. */

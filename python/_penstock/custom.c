@@ -163,18 +163,11 @@ static int give_answer(source *self, pst_sink *sink, PyObject *answer)
 
 /* ---- callbacks ------------------------------------------------------------------------------- */
 
-static int refuse_call(pst_error *err)
-{
-    err->code = -ECANCELED;
-    PyOS_snprintf(err->message, sizeof(err->message), "the Python interpreter is ending");
-    return -ECANCELED;
-}
-
 static int read_sample(void *user, int64_t id, pst_sink *sink, pst_error *err)
 {
     source *self = user;
     if (!source_enter(self))
-        return refuse_call(err);
+        return source_refuse(err);
     source_call_begins();
     const PyGILState_STATE gil = PyGILState_Ensure();
     int rc = 0;
@@ -291,23 +284,18 @@ static int set_fields(source *self, PyObject *fields)
 /* Not on the module's list yet, and without a reference to it. */
 static source *source_new(PyObject *object, PyObject *key, PyObject *fields)
 {
-    source *self = calloc(1, sizeof(*self));
-    if (self == NULL) {
-        PyErr_NoMemory();
+    source *self = source_alloc(sizeof(*self));
+    if (self == NULL)
         return NULL;
-    }
-    pthread_mutex_init(&self->lock, NULL);
-    pthread_cond_init(&self->left, NULL);
     self->image = self->label = -1;
     self->object = Py_NewRef(object);
     self->key = Py_NewRef(key);
     self->read = PyObject_GetAttrString(object, "read");
-    self->failures = PyDict_New();
-    if (self->read == NULL || self->failures == NULL || set_fields(self, fields) < 0) {
+    if (self->read == NULL || set_fields(self, fields) < 0) {
         Py_DECREF(self->object);
         Py_DECREF(self->key);
         Py_XDECREF(self->read);
-        Py_XDECREF(self->failures);
+        Py_DECREF(self->failures);
         free(self);
         return NULL;
     }
@@ -371,9 +359,7 @@ static PyObject *make_dataset(PyObject *module, custom_args *a)
     source *from = source_new(a->object, a->key, a->fields);
     if (from == NULL)
         return NULL;
-    from->module = Py_NewRef(module);
-    from->next = st->sources;
-    st->sources = from;
+    source_list(from, module);
     dataset_object *self = (dataset_object *)PyType_GenericAlloc(st->dataset_type, 0);
     if (self != NULL) {
         self->pid = getpid();

@@ -29,7 +29,7 @@ static const char *const on_error_words[] = {"raise", "skip", NULL};
 
 /* What the constructor borrows from its arguments until the job is open. */
 typedef struct job_args {
-    PyObject *engine, *dataset;
+    PyObject *engine, *dataset, *functions;
     Py_buffer ids, weights;
     const char *order, *ends, *sampler, *on_error;
     pst_job_options opts;
@@ -58,18 +58,19 @@ static int parse_args(const module_state *st, PyObject *args, PyObject *kwargs, 
         "engine",         "dataset", "pipeline",   "batch",    "split", "fields",  "seed",
         "epochs",         "order",   "ends",       "rank",     "world", "sampler", "ids",
         "weights",        "draws",   "repeat",     "on_error", "skip",  "retries", "ready_depth",
-        "reorder_window", "draw_id", "raw_finish", "leases",   "cache", NULL};
+        "reorder_window", "draw_id", "raw_finish", "leases",   "cache", "calls",   NULL};
     pst_job_options *o = &a->opts;
     int cache = 1;
     pst_job_options_init(o);
     a->order = "strict", a->ends = "default", a->sampler = "shuffle", a->on_error = "raise";
     if (!PyArg_ParseTupleAndKeywords(
-            args, kwargs, "O!O!si|$zzO&O&ssiisz*z*O&isO&iiO&O&pip:Job", names, st->engine_type,
+            args, kwargs, "O!O!si|$zzO&O&ssiisz*z*O&isO&iiO&O&pipO:Job", names, st->engine_type,
             &a->engine, st->dataset_type, &a->dataset, &o->pipeline, &o->batch, &o->split,
             &o->fields, pyp_as_u64, &o->seed, pyp_as_u64, &o->epochs, &a->order, &a->ends, &o->rank,
             &o->world, &a->sampler, &a->ids, &a->weights, pyp_as_i64, &o->draws, &o->repeat,
             &a->on_error, pyp_as_i64, &o->skip_limit, &o->read_retries, &o->ready_depth, pyp_as_i64,
-            &o->reorder_window, pyp_as_i64, &o->draw_id, &o->raw_finish, &o->leases, &cache))
+            &o->reorder_window, pyp_as_i64, &o->draw_id, &o->raw_finish, &o->leases, &cache,
+            &a->functions))
         return -1;
     o->no_cache = !cache;
     set_arrays(a);
@@ -102,7 +103,19 @@ static int open_job(const module_state *st, job_object *self, const job_args *a)
     return 0;
 }
 
-static PyObject *make_job(PyTypeObject *type, const job_args *a)
+/* The functions of the pipeline, if there are any. */
+static int take_calls(PyTypeObject *type, job_object *self, job_args *a)
+{
+    if (a->functions == NULL || a->functions == Py_None)
+        return 0;
+    self->calls = pyp_calls_new(PyType_GetModule(type), a->functions);
+    if (self->calls == NULL)
+        return -1;
+    a->opts.calls = pyp_calls_table(self->calls, &a->opts.call_count);
+    return 0;
+}
+
+static PyObject *make_job(PyTypeObject *type, job_args *a)
 {
     job_object *self = (job_object *)PyType_GenericAlloc(type, 0);
     if (self == NULL)
@@ -113,7 +126,8 @@ static PyObject *make_job(PyTypeObject *type, const job_args *a)
     self->lock = PyThread_allocate_lock();
     if (self->lock == NULL)
         PyErr_NoMemory();
-    if (self->lock == NULL || open_job(PyType_GetModuleState(type), self, a) < 0)
+    if (self->lock == NULL || take_calls(type, self, a) < 0 ||
+        open_job(PyType_GetModuleState(type), self, a) < 0)
         Py_CLEAR(self);
     return (PyObject *)self;
 }
@@ -168,6 +182,8 @@ void pyp_job_stop(job_object *self)
     pst_job_close(job);
     PyThread_release_lock(self->lock);
     PyEval_RestoreThread(thread);
+    if (self->calls != NULL)
+        pyp_calls_drop(self->calls);
 }
 
 static PyObject *job_close(PyObject *self, PyObject *unused)
@@ -186,6 +202,8 @@ static void job_dealloc(PyObject *self)
     pyp_job_stop(job);
     if (job->lock != NULL)
         PyThread_free_lock(job->lock);
+    if (job->calls != NULL && !pyp_later(pyp_calls_free, job->calls)) /* after the job, there too */
+        pyp_calls_free(job->calls);
     Py_XDECREF((PyObject *)job->engine);
     Py_XDECREF(job->dataset);
     PyObject_Free(self);
@@ -249,8 +267,13 @@ static int wait_slice(job_object *self, pst_job *job, uint64_t turn, pst_batch *
 
 static PyObject *raise_error(PyObject *self, const pst_error *err, int code)
 {
-    const dataset_object *dataset = (dataset_object *)((job_object *)self)->dataset;
-    return pyp_raise_from(pyp_state(self), dataset->source, err, code);
+    const job_object *job = (job_object *)self;
+    struct source *from = NULL;
+    if (strcmp(err->stage, "read") == 0)
+        from = ((dataset_object *)job->dataset)->source;
+    else if (err->code == PST_ECALL && job->calls != NULL)
+        from = pyp_calls_source(job->calls);
+    return pyp_raise_from(pyp_state(self), from, err, code);
 }
 
 /* next(turn): a Batch, or None when the turn is over */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Python on the engine's reading threads: entering and leaving the interpreter, its end, fork,
+ * Python on the engine's threads: entering and leaving the interpreter, its end, fork,
  * memory that is lent to the engine, exceptions.
  *
  * Each reading thread keeps one thread state from its start to its end, so that threading.local
@@ -15,7 +15,38 @@
 
 enum { FAILURES_KEPT = 64 };
 
+/* ---- making ---------------------------------------------------------------------------------- */
+
+source *source_alloc(size_t size)
+{
+    source *self = calloc(1, size);
+    PyObject *failures = self != NULL ? PyDict_New() : PyErr_NoMemory();
+    if (failures == NULL) {
+        free(self);
+        return NULL;
+    }
+    pthread_mutex_init(&self->lock, NULL);
+    pthread_cond_init(&self->left, NULL);
+    self->failures = failures;
+    return self;
+}
+
+void source_list(source *self, PyObject *module)
+{
+    module_state *st = PyModule_GetState(module);
+    self->module = Py_NewRef(module);
+    self->next = st->sources;
+    st->sources = self;
+}
+
 /* ---- in and out ------------------------------------------------------------------------------ */
+
+int source_refuse(pst_error *err)
+{
+    err->code = -ECANCELED;
+    PyOS_snprintf(err->message, sizeof(err->message), "the Python interpreter is ending");
+    return -ECANCELED;
+}
 
 int source_enter(source *self)
 {
@@ -184,10 +215,10 @@ int source_failed(source *self, int64_t id, pst_error *err)
     return err->code;
 }
 
-/* A new reference to the exception behind a failed read, or NULL. */
+/* A new reference to the exception behind a failed sample, or NULL. */
 static PyObject *failure_of(source *self, const pst_error *err)
 {
-    if (self == NULL || err->id < 0 || strcmp(err->stage, "read") != 0)
+    if (self == NULL || err->id < 0 || (self->read != NULL && strcmp(err->stage, "read") != 0))
         return NULL;
     PyObject *key = PyLong_FromLongLong(err->id);
     PyObject *exc = key != NULL ? Py_XNewRef(PyDict_GetItemWithError(self->failures, key)) : NULL;
@@ -229,7 +260,8 @@ int pyp_refuse_in_call(const module_state *st)
 {
     if (!in_call)
         return 0;
-    PyErr_SetString(st->error, "a loader or an engine cannot be closed from within its own read()");
+    PyErr_SetString(st->error, "a loader or an engine cannot be closed from within its own read() "
+                               "or a function of its pipeline");
     return -1;
 }
 

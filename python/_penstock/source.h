@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A Python object that reads samples for a dataset, as the engine's reading threads see it. A
- * source lives as long as the dataset's C side, not as long as a Python object. */
+ * Python code on the engine's threads: an object that reads samples for a dataset, which lives as
+ * long as the dataset's C side and not as long as a Python object; or the functions that a job's
+ * pipeline runs (call.c), which live as long as the Job. */
 #ifndef PENSTOCK_PYTHON_SOURCE_H
 #define PENSTOCK_PYTHON_SOURCE_H
 
@@ -23,7 +24,8 @@ typedef struct lent {
 typedef struct source {
     struct source *next; /* of the module's list; under the GIL */
     PyObject *module;    /* a reference: the state that holds the list */
-    PyObject *object, *read, *key;
+    PyObject *object, *read,
+        *key;           /* of a dataset; of a pipeline: the functions' dict, NULL, NULL */
     PyObject *failures; /* {id: exception}: the last ones, for who raises the engine's error */
     pst_field_info fields[SOURCE_FIELDS_MAX];
     int field_count, image, label; /* the fields that bytes and a lone label go to; -1 = none */
@@ -35,6 +37,13 @@ typedef struct source {
     pthread_cond_t left;  /* inside became 0 */
 } source;
 
+/* Storage for a source, zeroed but for what every source has; NULL with an exception. size: of the
+ * struct that it is the first member of. */
+source *source_alloc(size_t size);
+/* Enters it in the module's list, from which it goes by source_destroy. */
+void source_list(source *self, PyObject *module);
+/* Fills err and answers its code: the interpreter ends. Without the GIL. */
+int source_refuse(pst_error *err);
 /* Whether Python may be entered; then leave follows. Without the GIL. */
 int source_enter(source *self);
 void source_leave(source *self);

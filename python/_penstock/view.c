@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * View: a read-only array over memory that another object owns. It speaks the buffer protocol,
+ * View: an array over memory that another object owns, read-only but for the pictures that a
+ * pipeline's functions get (call.c). It speaks the buffer protocol,
  * numpy's __array_interface__ and DLPack, so that arrays are made without a copy and without
  * numpy's C API. A view keeps its owner alive; an array keeps the view. Immutable once made: any
  * thread may read it. */
@@ -87,7 +88,7 @@ static int is_fortran(const view_object *view)
 /* Why a consumer that asks for `flags` cannot be served, or NULL. */
 static const char *refusal(const view_object *view, int flags)
 {
-    if (flags & PyBUF_WRITABLE)
+    if ((flags & PyBUF_WRITABLE) && !view->writable)
         return "batches are read-only; copy the array to change it";
     if ((flags & PyBUF_F_CONTIGUOUS) == PyBUF_F_CONTIGUOUS && !is_fortran(view))
         return "the view is not in Fortran order";
@@ -106,10 +107,10 @@ static int view_getbuffer(PyObject *self, Py_buffer *out, int flags)
         PyErr_SetString(PyExc_BufferError, why);
         return -1;
     }
-    out->buf = (void *)view->data; /* readonly is set below */
+    out->buf = (void *)view->data; /* whether it may be written to is said below */
     out->len = view->bytes;
     out->itemsize = view->item_bytes;
-    out->readonly = 1;
+    out->readonly = !view->writable;
     out->ndim = view->ndim;
     out->format = flags & PyBUF_FORMAT ? (char *)dtypes[view->dtype].format : NULL;
     out->shape = flags & PyBUF_ND ? view->shape : NULL;
@@ -173,7 +174,8 @@ static PyObject *view_array_interface(PyObject *self, void *closure)
     }
     return Py_BuildValue("{s:N, s:N, s:s, s:(N, O), s:i}", "shape", shape, "strides", strides,
                          "typestr", dtypes[view->dtype].typestr, "data",
-                         PyLong_FromVoidPtr((void *)view->data), Py_True, "version", 3);
+                         PyLong_FromVoidPtr((void *)view->data),
+                         view->writable ? Py_False : Py_True, "version", 3);
 }
 
 static Py_ssize_t view_length(PyObject *self)
@@ -207,7 +209,9 @@ static PyType_Slot view_slots[] = {
     {Py_tp_getset, view_getset},
     {Py_bf_getbuffer, view_getbuffer},
     {Py_sq_length, view_length},
-    {Py_tp_doc, "A read-only array over a batch's or dataset's own memory."},
+    {Py_tp_doc,
+     "An array over a batch's or dataset's own memory, read-only, or over a picture that "
+     "a function of the pipeline gets."},
     {0, NULL},
 };
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, Mapping, Se
 
 from . import _penstock
 from ._batch import Batch, make_batch
+from ._calls import wrap_calls
 from ._dataset import Dataset, as_dataset
 from ._options import ends_word, fields_text, on_error_options, sampling_options
 from ._penstock import Engine, Error, SettingError, StateError
@@ -117,7 +118,7 @@ class Loader:
             **on_error_options(on_error),
         }
         if self.pipeline.calls:
-            self._options["calls"] = self.pipeline.calls
+            self._options["calls"] = wrap_calls(self.pipeline.calls)
         self._front = _front_for(device, channels_last, transform, collate, self._options)
         self.dataset = as_dataset(data)
         self._owns_engine = engine is None

@@ -7,10 +7,12 @@ import re
 from typing import Any, Callable, Iterable, Mapping, Union
 
 from . import _penstock
+from ._calls import takes_seed
 from ._penstock import SettingError
 
 PipelineLike = Union[str, "Pipeline", Iterable[Union[str, "Pipeline"]]]
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
+_NAME_MOST = 31
 
 
 class Pipeline:
@@ -48,10 +50,7 @@ class Pipeline:
         if not isinstance(other, (str, Pipeline)):
             return NotImplemented
         right = as_pipeline(other)
-        for name, fn in right.calls.items():
-            if self.calls.get(name, fn) is not fn:
-                raise SettingError(f"two functions are called {name!r} in one pipeline; give one of them another name=")
-        return Pipeline(self.text + between + right.text, {**self.calls, **right.calls})
+        return Pipeline(self.text + between + right.text, join_calls(self.calls, right.calls))
 
     def __str__(self) -> str:
         return self.text
@@ -64,6 +63,16 @@ class Pipeline:
 
     def __hash__(self) -> int:
         return hash(self.text)
+
+
+def join_calls(
+    left: Mapping[str, Callable[..., Any]], right: Mapping[str, Callable[..., Any]]
+) -> dict[str, Callable[..., Any]]:
+    """The functions of both; one name stands for one function."""
+    for name, fn in right.items():
+        if left.get(name, fn) is not fn:
+            raise SettingError(f"two functions are called {name!r} in one pipeline; give one of them another name=")
+    return {**left, **right}
 
 
 def as_pipeline(what: PipelineLike) -> Pipeline:
@@ -112,25 +121,35 @@ def python(
 ) -> Pipeline:
     """A stage that runs your function on each picture: ``decode() | python(fn) | normalize("imagenet")``.
 
-    `fn` gets the picture as a uint8 array [rows, columns, channels] and gives one back; with a second parameter it also gets
-    the sample's own random seed, the same in every run. It runs on the engine's workers, one at a time where the
-    interpreter has a global lock. shape: None = the result has the size it came with, (rows, columns, channels) = always
-    this, "any" = it varies. fixed: the result depends on the picture alone, so it may be kept in the cache.
-    name: how the stage is called in the pipeline's text and in a saved state; else the function's own name.
+    `fn` gets the picture as a uint8 array [rows, columns, channels], its own to change or keep, and gives one back; with a
+    second parameter it also gets the sample's own random seed, the same in every run. It runs on the engine's workers, one at a
+    time where the interpreter has a global lock. shape: None = the result has the size it came with, (rows, columns) or
+    (rows, columns, channels) = always this, "any" = rows and columns vary. fixed: the result depends on the picture alone, so it may be
+    kept in the cache. name: how the stage is called in the pipeline's text, in errors and in a saved state, at most 31 bytes;
+    else the function's own name. A state does not know what the function does: change its name when you change it.
     """
     if not callable(fn):
         raise TypeError(f"python() takes a function, not {fn!r}")
-    label = name or re.sub(r"[^A-Za-z0-9_.-]+", "_", getattr(fn, "__name__", type(fn).__name__)).strip("_.-") or "fn"
-    if not _WORD.fullmatch(label):
-        label = "fn_" + label
+    if fixed and takes_seed(fn):
+        raise SettingError("a fixed function depends on the picture alone: it takes one argument, no seed")
     options: dict[str, Any] = {}
     if shape == "any":
         options["any"] = True
+    elif isinstance(shape, str):
+        raise SettingError(f"shape={shape!r} is not known; use 'any', (rows, columns, channels) or None")
     elif shape is not None:
         options["size"] = tuple(shape)
     if fixed:
         options["fixed"] = True
+    label = name or _name_of(fn)
     return Pipeline(op_text("call", (label,), options), {label: fn})
+
+
+def _name_of(fn: Callable[..., Any]) -> str:
+    """A function's own name as a word of the pipeline's language."""
+    own = getattr(fn, "__name__", type(fn).__name__)
+    label = re.sub(r"[^A-Za-z0-9_.-]+", "_", own).strip("_.-") or "fn"
+    return (label if _WORD.fullmatch(label) else f"fn_{label}")[:_NAME_MOST]
 
 
 def check_pipeline(text: PipelineLike) -> str:

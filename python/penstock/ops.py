@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any, Callable
 
 from . import _penstock
-from ._pipeline import Pipeline, op_text, python
+from ._pipeline import Pipeline, join_calls, op_text, python
 
 __all__ = ["choice", "names", "python", "views"]
 
@@ -35,7 +35,7 @@ def choice(*groups: tuple[int, Pipeline | str]) -> Pipeline:
 def _of_chains(name: str, groups: tuple[tuple[int, Pipeline | str], ...]) -> Pipeline:
     calls: dict[str, Any] = {}
     for _, chain in groups:
-        calls.update(getattr(chain, "calls", {}))
+        calls = join_calls(calls, getattr(chain, "calls", {}))
     return Pipeline(f"{name}(" + ", ".join(f"{count}: {chain}" for count, chain in groups) + ")", calls)
 
 

@@ -8,6 +8,8 @@
 #include "engine/engine_priv.h"
 #include "engine/fields.h"
 
+enum { CALLS_MOST = 256 };
+
 void pst_job_options_init(pst_job_options *opts)
 {
     memset(opts, 0, sizeof *opts);
@@ -24,6 +26,21 @@ static int out_of_range(pst_error *err, const char *name, int64_t value, int64_t
 {
     return psti_fail(err, -EINVAL, "options", NULL, "%s must be %lld..%lld, not %lld", name,
                      (long long)low, (long long)high, (long long)value);
+}
+
+static int check_calls(const pst_job_options *o, pst_error *err)
+{
+    for (int i = 0; i < o->call_count; i++) {
+        const char *name = o->calls[i].name;
+        if (!name || !*name || !o->calls[i].run)
+            return psti_fail(err, -EINVAL, "options", NULL, "each of calls has a name and a run");
+        for (int j = 0; j < i; j++)
+            if (strcmp(name, o->calls[j].name) == 0)
+                return psti_fail(err, -EINVAL, "options", NULL,
+                                 "two functions are given for call(%s); name one of them otherwise",
+                                 name);
+    }
+    return 0;
 }
 
 static int check_options(const pst_job_options *o, pst_error *err)
@@ -56,6 +73,7 @@ static int check_options(const pst_job_options *o, pst_error *err)
         {"raw_finish", o->raw_finish, 0, 1},
         {"leases", o->leases, 0, 64},
         {"no_cache", o->no_cache, 0, 1},
+        {"call_count", o->call_count, 0, o->calls ? CALLS_MOST : 0},
     };
     for (size_t i = 0; i < sizeof bounds / sizeof *bounds; i++)
         if (bounds[i].value < bounds[i].low || bounds[i].value > bounds[i].high)
@@ -63,7 +81,7 @@ static int check_options(const pst_job_options *o, pst_error *err)
                                 bounds[i].high);
     if (o->first_epoch > UINT32_MAX || o->epochs > UINT32_MAX)
         return psti_fail(err, -EINVAL, "options", NULL, "epochs are numbered 0..2^32-1");
-    return 0;
+    return check_calls(o, err);
 }
 
 static int resolve_ends(const pst_job_options *o)
@@ -112,12 +130,18 @@ static int make_order(pst_job *job, const pst_job_options *o, psti_order **out, 
     return rc;
 }
 
-static int make_plan(pst_job *job, const field_choice *choice, psti_plan **out, pst_error *err)
+static int make_plan(pst_job *job, const pst_job_options *o, const field_choice *choice,
+                     psti_plan **out, pst_error *err)
 {
     psti_plan_input inputs[PSTI_FIELDS_MAX];
     fields_inputs(job->data, choice, inputs);
     int rc = psti_plan_new(job->pipeline, inputs, choice->count, out, err);
-    if (rc == 0 && (rc = fields_check(*out, err)) < 0)
+    if (rc < 0)
+        return rc;
+    rc = fields_check(*out, err);
+    if (rc == 0)
+        rc = psti_plan_set_calls(*out, o->calls, o->call_count, err);
+    if (rc < 0)
         psti_plan_free(*out);
     return rc;
 }
@@ -166,7 +190,7 @@ static int open_feed(pst_job *job, const pst_job_options *o, pst_error *err)
     };
     int rc = fields_choose(job->data, o->fields, &choice, err);
     if (rc == 0)
-        rc = make_plan(job, &choice, &spec.plan, err);
+        rc = make_plan(job, o, &choice, &spec.plan, err);
     if (rc < 0)
         return rc;
     if (o->leave_mix || o->raw_finish) /* a batch op mixes finished values */

@@ -35,6 +35,8 @@ static int make_plan(pst_prep *prep, const char *text, pst_error *err)
         return rc;
     rc = psti_plan_new(pipeline, &image, 1, &prep->plan, err);
     psti_pipeline_free(pipeline);
+    if (rc == 0)
+        rc = psti_plan_set_calls(prep->plan, NULL, 0, err);
     if (rc == 0 && psti_plan_mix_stage(prep->plan) >= 0)
         rc = psti_fail(
             err, PST_EPIPELINE, "pipeline", NULL,

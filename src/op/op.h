@@ -25,7 +25,8 @@ typedef enum psti_param_type {
     PSTI_P_FLOAT, /* double */
     PSTI_P_BOOL,  /* bool */
     PSTI_P_WORD,  /* int: index into words */
-    PSTI_P_LIST   /* psti_list of numbers; one number stands for a list of one; or one of words */
+    PSTI_P_LIST,  /* psti_list of numbers; one number stands for a list of one; or one of words */
+    PSTI_P_NAME   /* char[PST_NAME_BYTES]: a word or string of the caller's, not empty */
 } psti_param_type;
 
 enum { PSTI_LIST_MAX = 8 };
@@ -119,7 +120,7 @@ typedef struct psti_op {
      * that covers what is read. `out` comes with data, stride, shape, dtype and kind set to
      * decide's size (stride >= a row; data has 64 readable bytes past its end); run writes every
      * byte of each row that counts. kind PST_MASK: nearest neighbour, any channel count 1, u8 or
-     * u16. Worker thread. */
+     * u16. Worker thread. NULL: a function of the caller's does it, see pipeline/call.c. */
     int (*run)(const void *params, const psti_draw *draw, psti_op_ctx *ctx, const psti_field *in,
                psti_field *out, pst_error *err);
     /* In place of run where the op stands behind normalize or to that make floats: writes what it

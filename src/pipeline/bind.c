@@ -253,7 +253,11 @@ static int bind_op(const binder *b, const psti_node *op, const position *at)
     rc = bind_args(b, &type, op, &given, params);
     if (rc == 0)
         rc = bind_defaults(b, &type, op, given, params);
-    return rc < 0 ? rc : check_together(b, &type, op, params);
+    if (rc == 0)
+        rc = check_together(b, &type, op, params);
+    if (rc == 0 && psti_op_type_call(&type))
+        psti_call_bind(&pipeline->ops[place]);
+    return rc;
 }
 
 static int bind_field(const binder *b, const psti_node *node, psti_block *block)

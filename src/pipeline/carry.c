@@ -124,8 +124,11 @@ int psti_work_step(psti_work *work, psti_kit *kit, pst_error *err)
         if (!(stage->pictures & (uint32_t)1 << p))
             continue;
         rc = stage->type.role == PSTI_ROLE_DECODE ? decode_picture(work, kit, p, err)
+             : psti_op_type_call(&stage->type)    ? psti_work_call(work, p, err)
                                                   : run_op(work, kit, p, err);
     }
+    if (rc == 0 && psti_stage_open(stage))
+        rc = psti_work_decide_late(work, err);
     kit->stage_ns[work->cursor] += psti_now_ns() - start;
     kit->stage_runs[work->cursor]++;
     if (rc < 0)

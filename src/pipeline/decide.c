@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Every decision about a sample, made from the pictures' headers before anything is decoded: what
  * each op draws, what size comes out of it, which window of each picture is to be decoded and how
- * many of its rows count. Worker threads; no allocation. */
+ * many of its rows count. Only what stands behind a call(any=true) waits for its result. Worker
+ * threads; no allocation. */
 #include <string.h>
 
 #include "core/status.h"
@@ -56,7 +57,8 @@ static int decide_one(psti_work *work, int s, int picture, const psti_rng_key *k
                   stage->type.name);
         return psti_work_fail(work, stage->type.name, picture, PST_EFIELD, err);
     }
-    return check_size(work, s, picture, err);
+    const int fits = check_size(work, s, picture, err);
+    return fits < 0 ? fits : psti_call_check_size(work, s, picture, err);
 }
 
 /* Image and mask share one decision where the op is geometric. */
@@ -94,7 +96,7 @@ static int decide_stage(psti_work *work, int s, const psti_rng_key *key, pst_err
 /* The first stage after `from` that does something to the picture, or -1. */
 static int next_acting(const psti_work *work, int from, int picture)
 {
-    for (int s = from + 1; s < work->plan->stage_count; s++)
+    for (int s = from + 1; s < work->decided; s++)
         if ((work->plan->stages[s].pictures & (uint32_t)1 << picture) &&
             psti_work_at(work, s, picture)->draw.act)
             return s;
@@ -133,23 +135,39 @@ void psti_work_aim(psti_work *work)
                 aim_decode(work, s, p);
 }
 
-int psti_work_decide(psti_work *work, const psti_rng_key *key, pst_error *err)
+/* One stage, from what the stage before it left. */
+static int decide_next(psti_work *work, pst_error *err)
 {
     const psti_plan *plan = work->plan;
-    psti_geom now[PSTI_PICTURES_MAX];
+    const int s = work->decided;
     for (int p = 0; p < plan->picture_count; p++) {
         const psti_picture *facts = &work->shots[p].facts;
-        now[p] = (psti_geom){facts->rows, facts->cols, facts->channels};
+        const psti_geom now = s ? psti_work_at(work, s - 1, p)->out
+                                : (psti_geom){facts->rows, facts->cols, facts->channels};
+        *psti_work_at(work, s, p) = (psti_step){.in = now, .out = now, .draw.act = true};
     }
-    for (int s = 0; s < plan->stage_count; s++) {
-        for (int p = 0; p < plan->picture_count; p++)
-            *psti_work_at(work, s, p) = (psti_step){.in = now[p], .out = now[p], .draw.act = true};
-        const int rc = plan->stages[s].type.op ? decide_stage(work, s, key, err) : 0;
-        if (rc < 0)
-            return rc;
-        for (int p = 0; p < plan->picture_count; p++)
-            now[p] = psti_work_at(work, s, p)->out;
+    work->decided++;
+    return plan->stages[s].type.op ? decide_stage(work, s, &work->key, err) : 0;
+}
+
+int psti_work_decide_on(psti_work *work, pst_error *err)
+{
+    const psti_plan *plan = work->plan;
+    bool open = false;
+    int rc = 0;
+    while (rc == 0 && !open && work->decided < plan->stage_count) {
+        open = psti_stage_open(&plan->stages[work->decided]);
+        rc = decide_next(work, err);
     }
-    psti_work_aim(work);
-    return 0;
+    return rc;
+}
+
+int psti_work_decide(psti_work *work, const psti_rng_key *key, pst_error *err)
+{
+    work->key = *key;
+    work->decided = 0;
+    const int rc = psti_work_decide_on(work, err);
+    if (rc == 0)
+        psti_work_aim(work);
+    return rc;
 }

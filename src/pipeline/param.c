@@ -71,6 +71,9 @@ void psti_param_range(const psti_param *param, char *buf, size_t cap)
     case PSTI_P_WORD:
         word_range(param, buf, cap);
         break;
+    case PSTI_P_NAME:
+        snprintf(buf, cap, "1 to %d bytes", PST_NAME_BYTES - 1);
+        break;
     case PSTI_P_LIST:
         list_range(param, buf, cap);
         break;
@@ -90,6 +93,8 @@ const char *psti_param_type_name(const psti_param *param)
         return "bool";
     case PSTI_P_WORD:
         return "word";
+    case PSTI_P_NAME:
+        return "name";
     default:
         return param->whole ? "ints" : "floats";
     }
@@ -168,6 +173,17 @@ static int read_word(const reading *r, const psti_node *node, int *out)
                         hint[0] == ':' ? hint : "");
 }
 
+static int read_name(const reading *r, const psti_node *node, char out[PST_NAME_BYTES])
+{
+    if (node->type != PSTI_N_WORD && node->type != PSTI_N_STRING)
+        return fail_value(r, node, "is no name");
+    if (node->len < 1 || node->len >= PST_NAME_BYTES)
+        return fail_value(r, node, node->len ? "is too long" : "is empty");
+    memset(out, 0, PST_NAME_BYTES);
+    memcpy(out, r->tree->text + node->offset, node->len);
+    return 0;
+}
+
 static int fail_count(const reading *r, const psti_node *list, int count)
 {
     char range[200];
@@ -231,6 +247,9 @@ int psti_param_store(const psti_param *param, const char *op, const psti_tree *t
     case PSTI_P_LIST:
         rc = read_list(&r, value, slot(param, params));
         break;
+    case PSTI_P_NAME:
+        rc = read_name(&r, value, slot(param, params));
+        break;
     }
     return rc;
 }
@@ -272,6 +291,8 @@ bool psti_param_equal(const psti_param *param, const void *a, const void *b)
         return *(const bool *)x == *(const bool *)y;
     case PSTI_P_WORD:
         return *(const int *)x == *(const int *)y;
+    case PSTI_P_NAME:
+        return strcmp(x, y) == 0;
     default:
         return lists_equal(x, y);
     }
@@ -297,6 +318,29 @@ static void print_list(const psti_list *list, psti_text *out)
         psti_text_puts(out, ")");
 }
 
+static bool letter(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+}
+
+/* Whether the grammar takes it as a word; what is none is written as a string. */
+static bool is_word(const char *name)
+{
+    if (!letter(*name))
+        return false;
+    while (letter(*name) || (*name >= '0' && *name <= '9') || *name == '-' || *name == '.')
+        name++;
+    return *name == 0;
+}
+
+static void print_name(const char *name, psti_text *out)
+{
+    const char *mark = is_word(name) ? "" : "\"";
+    psti_text_puts(out, mark);
+    psti_text_puts(out, name);
+    psti_text_puts(out, mark);
+}
+
 void psti_param_print(const psti_param *param, const void *params, psti_text *out)
 {
     const void *value = slot_const(param, params);
@@ -318,6 +362,9 @@ void psti_param_print(const psti_param *param, const void *params, psti_text *ou
             psti_text_puts(out, param->words[((const psti_list *)value)->word - 1]);
         else
             print_list(value, out);
+        break;
+    case PSTI_P_NAME:
+        print_name(value, out);
         break;
     }
 }

@@ -56,6 +56,8 @@ typedef struct psti_plan_output {
 typedef struct psti_plan psti_plan;
 int psti_plan_new(const psti_pipeline *pipeline, const psti_plan_input *inputs, int count,
                   psti_plan **out, pst_error *err);
+/* Gives every call(...) its function, or says which one is missing. Before the plan is shared. */
+int psti_plan_set_calls(psti_plan *plan, const pst_call *calls, int count, pst_error *err);
 void psti_plan_free(psti_plan *plan); /* a plan needs the pipeline it was made from no longer */
 int psti_plan_outputs(const psti_plan *plan, const psti_plan_output **out);
 /* Stages for statistics: "decode", the ops, "finish", the batch op if there is one. */
@@ -122,6 +124,8 @@ typedef struct psti_input {
     int64_t known_damage; /* see psti_decoder_run; -1 if nothing is known */
 } psti_input;
 
+/* The id that the caller's functions see from now on. */
+void psti_work_set_id(psti_work *work, int64_t id);
 /* Takes a sample on: reads headers, makes every decision up to where sizes are known, sets the
  * cursor to the first stage. inputs: one per plan input, in order; bytes == NULL where the sample
  * lacks an optional field (then an error if it is a picture). */
@@ -137,6 +141,8 @@ int psti_work_start_decoded(psti_work *work, psti_kit *kit, const psti_plan *pla
 /* Bytes that the remaining stages will take beyond the inputs: the work's buffers, libraries,
  * scratch. Upper bound. After start. */
 size_t psti_work_need(const psti_work *work);
+/* Whether it may be more since the last question: sizes came out of a call(any=true). */
+bool psti_work_grew(psti_work *work);
 /* Runs the stage at the cursor. 1: more to run; 0: ready for finish; negative: the sample is bad,
  * err says where. */
 int psti_work_step(psti_work *work, psti_kit *kit, pst_error *err);

@@ -159,6 +159,11 @@ static inline bool psti_op_type_random(const psti_op_type *type)
 {
     return type->role == PSTI_ROLE_OP && (type->op->flags & PSTI_OP_RANDOM);
 }
+/* A function of the caller's, see call.c. */
+static inline bool psti_op_type_call(const psti_op_type *type)
+{
+    return type->role == PSTI_ROLE_OP && !type->op->run;
+}
 
 /* ---- param.c: one parameter of a table ------------------------------------------------------- */
 
@@ -215,6 +220,18 @@ struct psti_pipeline {
 /* Fills text and prints of a bound pipeline (canon.c). */
 int psti_pipeline_canon(psti_pipeline *pipeline, pst_error *err);
 
+/* ---- call.c: the caller's own stage ---------------------------------------------------------- */
+
+typedef struct psti_call_params {
+    char name[PST_NAME_BYTES];
+    psti_list size;
+    bool any, fixed;
+} psti_call_params;
+
+extern const psti_op psti_call_op;
+/* Once the parameters are known: a fixed call is an op without randomness. */
+void psti_call_bind(psti_bound *op);
+
 /* ---- plan.c ---------------------------------------------------------------------------------- */
 
 /* A stage: one decode or op, on some of the pictures. */
@@ -225,6 +242,8 @@ typedef struct psti_stage {
     uint32_t pictures; /* bit p: acts on picture p */
     int leader;        /* the picture that decisions are made from */
     bool lowered;      /* stands behind normalize or to of a picture */
+    pst_call call;     /* of call(...): what it runs */
+    uint32_t offset;   /* in the text, for errors */
 } psti_stage;
 
 typedef struct psti_plan_picture {
@@ -310,6 +329,10 @@ typedef struct psti_shot {
 struct psti_work {
     const psti_plan *plan; /* NULL: no sample in hand */
     int cursor;
+    int decided; /* leading stages that are decided; behind a call(any=true) it takes its result */
+    bool grew;   /* see psti_work_grew */
+    int64_t id;  /* that the caller's functions see */
+    psti_rng_key key;
     bool whole; /* pictures are decoded whole, whatever the draw */
     psti_input *inputs;
     int inputs_cap;
@@ -331,10 +354,25 @@ static inline psti_step *psti_work_at(const psti_work *work, int stage, int pict
 
 /* Bytes of a picture of this size without gaps; false when it passes what a size can hold. */
 bool psti_geom_bytes(const psti_geom *geom, int dtype, size_t *out);
-/* Makes every decision and says what to decode (decide.c). Headers have been read. */
+/* Makes every decision that sizes allow and says what to decode (decide.c). Headers have been read.
+ */
 int psti_work_decide(psti_work *work, const psti_rng_key *key, pst_error *err);
+/* The decisions that had to wait for the result of the stage before them (decide.c). */
+int psti_work_decide_on(psti_work *work, pst_error *err);
+/* The same, and what start checks once all is decided (work.c). */
+int psti_work_decide_late(psti_work *work, pst_error *err);
 /* Which part of each picture to decode; part of psti_work_decide. */
 void psti_work_aim(psti_work *work);
+/* The stage at the cursor, a call, on picture p (call.c). */
+int psti_work_call(psti_work *work, int p, pst_error *err);
+/* Refuses a call that gives an image another size while there are masks, which it leaves as they
+ * are (call.c). */
+int psti_call_check_size(const psti_work *work, int s, int p, pst_error *err);
+/* Whether the size that comes out of a stage is known only then. */
+static inline bool psti_stage_open(const psti_stage *stage)
+{
+    return psti_op_type_call(&stage->type) && ((const psti_call_params *)stage->params)->any;
+}
 /* Opens picture p in the kit's decoder unless it is open there; fills the shot's facts (kit.c). */
 int psti_work_open(psti_work *work, psti_kit *kit, int picture, pst_error *err);
 void psti_kit_close(psti_kit *kit);

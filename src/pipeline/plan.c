@@ -209,12 +209,16 @@ static int add_stage(planner *p, const psti_bound *op, uint32_t pictures)
         if (p->tracks[i].overlay == op)
             plan->pictures[i].overlay = plan->stage_count;
     }
-    plan->stages[plan->stage_count++] = (psti_stage){.type = op->type,
-                                                     .params = params,
-                                                     .place = op->place,
-                                                     .pictures = pictures,
-                                                     .lowered = lowered,
-                                                     .leader = leader_of(p, pictures)};
+    psti_stage *stage = &plan->stages[plan->stage_count++];
+    *stage = (psti_stage){.type = op->type,
+                          .params = params,
+                          .place = op->place,
+                          .pictures = pictures,
+                          .lowered = lowered,
+                          .leader = leader_of(p, pictures),
+                          .offset = op->offset};
+    if (psti_op_type_call(&op->type)) /* errors and figures go by the function's name */
+        stage->type.name = ((const psti_call_params *)params)->name;
     return 0;
 }
 

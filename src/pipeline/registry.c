@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Every word that may stand where an op stands: decode and bytes, whose tables live here, the ops
- * of psti_ops, the two words of finish, and the batch ops. Read-only tables; any thread. */
+ * of psti_ops, call, the two words of finish, and the batch ops. Read-only tables; any thread. */
 #include <string.h>
 
 #include "pipeline/pipeline_priv.h"
@@ -77,8 +77,10 @@ bool psti_op_type_at(int index, psti_op_type *out)
     int n = 0;
     while (psti_ops[n] && n < index - FIRST)
         n++;
-    if (psti_ops[n]) {
-        const psti_op *op = psti_ops[n];
+    const psti_op *op = n == index - FIRST ? psti_ops[n] : NULL;
+    if (!op && n++ == index - FIRST)
+        op = &psti_call_op;
+    if (op) {
         *out = (psti_op_type){op->name,     op->summary, op->params, op->params_bytes,
                               PSTI_ROLE_OP, op,          0};
         return true;

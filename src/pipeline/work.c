@@ -32,6 +32,11 @@ void psti_work_free(psti_work *work)
     psti_free(work);
 }
 
+void psti_work_set_id(psti_work *work, int64_t id)
+{
+    work->id = id;
+}
+
 /* ---- taking a sample on ---------------------------------------------------------------------- */
 
 /* The array with room for `want` elements, new ones zeroed, or NULL; what it held stays. *cap
@@ -144,6 +149,8 @@ static int read_headers(psti_work *work, psti_kit *kit, pst_error *err)
 static int check_outputs(const psti_work *work, pst_error *err)
 {
     const psti_plan *plan = work->plan;
+    if (work->decided < plan->stage_count)
+        return 0;
     for (int p = 0; p < plan->picture_count; p++) {
         const psti_plan_picture *picture = &plan->pictures[p];
         const psti_plan_output *out = &plan->outputs[picture->input];
@@ -158,6 +165,13 @@ static int check_outputs(const psti_work *work, pst_error *err)
                              out->name, out->name);
     }
     return 0;
+}
+
+int psti_work_decide_late(psti_work *work, pst_error *err)
+{
+    work->grew = true;
+    const int rc = psti_work_decide_on(work, err);
+    return rc < 0 ? rc : check_outputs(work, err);
 }
 
 /* Downwards, so that the first picture's header is the one that stays read. */
@@ -214,7 +228,7 @@ int psti_work_start_decoded(psti_work *work, psti_kit *kit, const psti_plan *pla
     const uint64_t since = psti_now_ns();
     work->plan = NULL;
     work->cursor = 0;
-    work->whole = false;
+    work->whole = work->grew = false;
     work->kit_id = 0;
     int rc = reserve(work, plan, err);
     if (rc < 0)
@@ -309,11 +323,12 @@ static size_t follow_picture(const psti_work *work, int p, size_t *extra)
     for (int s = work->cursor; s < work->plan->stage_count; s++) {
         const psti_stage *stage = &work->plan->stages[s];
         const psti_step *step = psti_work_at(work, s, p);
+        const bool decodes = stage->type.role == PSTI_ROLE_DECODE;
         size_t bytes = 0;
-        if (!(stage->pictures & (uint32_t)1 << p) || !step->draw.act ||
-            work->plan->pictures[p].overlay == s)
+        if (!(stage->pictures & (uint32_t)1 << p) || work->plan->pictures[p].overlay == s ||
+            (!decodes && (s >= work->decided || !step->draw.act)))
             continue;
-        if (stage->type.role == PSTI_ROLE_DECODE) {
+        if (decodes) {
             at = 0;
             bytes = shot->need.out_bytes;
             *extra = larger(*extra, shot->need.library_bytes);
@@ -337,6 +352,13 @@ size_t psti_work_need(const psti_work *work)
     for (int p = 0; p < work->plan->picture_count; p++)
         held += follow_picture(work, p, &extra);
     return held + extra;
+}
+
+bool psti_work_grew(psti_work *work)
+{
+    const bool grew = work->grew;
+    work->grew = false;
+    return grew;
 }
 
 size_t psti_work_bytes(const psti_work *work, const psti_kit *kit)

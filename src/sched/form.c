@@ -210,8 +210,8 @@ int form_make(worker *w, task *t, uint64_t *extra, pst_error *err)
         psti_cache_abandon(w->pool->cache, entry);
     else
         rc = make(w, t, entry, err);
-    if (rc == 0)
-        return 0;
+    if (rc == 0 || rc == PST_ECALL) /* the caller's function would fail on the part too */
+        return rc;
     /* What is wrong with the whole need not be wrong with the part that is used. */
     psti_error_clear(err);
     kit->warnings = warnings;

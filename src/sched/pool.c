@@ -113,6 +113,20 @@ int pool_extra_take(psti_pool *pool, uint64_t bytes, pst_error *err)
     return rc;
 }
 
+int pool_extra_force(psti_pool *pool, uint64_t held, uint64_t more, pst_error *err)
+{
+    pthread_mutex_lock(&pool->lock);
+    const uint64_t most = pool_extra_max_locked(pool);
+    const bool fits = held + more <= most;
+    if (fits) {
+        psti_budget_force(&pool->budget, more);
+        pool->extra += more;
+    }
+    const int rc = fits ? 0 : extra_refused(pool, held + more, most, err);
+    pthread_mutex_unlock(&pool->lock);
+    return rc;
+}
+
 void pool_extra_give(psti_pool *pool, uint64_t bytes)
 {
     /* The C library may keep what a decoder freed: give it back before others are told that it is

@@ -403,6 +403,9 @@ uint64_t pool_extra_max_locked(const psti_pool *pool);
 /* Bytes beyond keep for one sample; blocks until there is room. 0 or PST_EBUDGET with err filled.
  */
 int pool_extra_take(psti_pool *pool, uint64_t bytes, pst_error *err);
+/* `more` on top of the `held` that a sample has; does not wait. PST_EBUDGET where no sample may
+ * have so much. */
+int pool_extra_force(psti_pool *pool, uint64_t held, uint64_t more, pst_error *err);
 void pool_extra_give(psti_pool *pool, uint64_t bytes);
 /* Bytes for as long as a feed lives; false when they do not fit. */
 bool pool_fixed_take_locked(psti_pool *pool, uint64_t bytes);

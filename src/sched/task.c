@@ -502,6 +502,7 @@ int task_start_work(worker *w, const task *t, pst_error *err)
                               .epoch = t->run->number,
                               .id = (uint64_t)draw_id,
                               .occurrence = t->occurrence};
+    psti_work_set_id(w->work, t->id);
     int count;
     const psti_decoded *pictures = t->cached ? psti_cache_pictures(t->cached, &count) : NULL;
     return psti_work_start_decoded(w->work, &w->kit, feed->spec.plan, &key, t->inputs, pictures,
@@ -519,6 +520,19 @@ int task_take_extra(worker *w, uint64_t *extra, pst_error *err)
     return rc;
 }
 
+/* What a function of the caller's made may be larger than could be known. It is there, so it is
+ * counted without waiting. */
+static int count_more(worker *w, uint64_t *extra, pst_error *err)
+{
+    const size_t need = psti_work_need(w->work);
+    if (need <= w->pool->keep + *extra)
+        return 0;
+    const uint64_t more = need - w->pool->keep - *extra;
+    const int rc = pool_extra_force(w->pool, *extra, more, err);
+    *extra += rc < 0 ? 0 : more;
+    return rc;
+}
+
 /* Carries the plan out up to finish. */
 static int prepare(worker *w, task *t, uint64_t *extra, pst_error *err)
 {
@@ -531,8 +545,13 @@ static int prepare(worker *w, task *t, uint64_t *extra, pst_error *err)
         rc = task_take_extra(w, extra, err);
     if (rc < 0)
         return rc;
-    while ((rc = psti_work_step(w->work, &w->kit, err)) > 0)
-        ;
+    do {
+        rc = psti_work_step(w->work, &w->kit, err);
+        if (rc >= 0 && psti_work_grew(w->work)) {
+            const int counted = count_more(w, extra, err);
+            rc = counted < 0 ? counted : rc;
+        }
+    } while (rc > 0);
     return rc;
 }
 

@@ -373,6 +373,7 @@ static void help_covers_every_op(void)
                                          "trivial_augment_wide",
                                          "augmix",
                                          "random_erasing",
+                                         "call",
                                          "normalize",
                                          "to",
                                          "mixup",
