@@ -121,12 +121,13 @@ def python(
 ) -> Pipeline:
     """A stage that runs your function on each picture: ``decode() | python(fn) | normalize("imagenet")``.
 
-    `fn` gets the picture as a uint8 array [rows, columns, channels], its own to change or keep, and gives one back; with a
-    second parameter it also gets the sample's own random seed, the same in every run. It runs on the engine's workers, one at a
-    time where the interpreter has a global lock. shape: None = the result has the size it came with, (rows, columns) or
-    (rows, columns, channels) = always this, "any" = rows and columns vary. fixed: the result depends on the picture alone, so it may be
-    kept in the cache. name: how the stage is called in the pipeline's text, in errors and in a saved state, at most 31 bytes;
-    else the function's own name. A state does not know what the function does: change its name when you change it.
+    `fn` gets the picture as a uint8 array [rows, columns, channels], its own to change or keep, and gives one back;
+    with a second parameter it also gets the sample's own random seed, the same in every run. It runs on the engine's
+    workers, one at a time where the interpreter has a global lock. shape: None = the result has the size it came with,
+    (rows, columns) or (rows, columns, channels) = always this, "any" = rows and columns vary. fixed: the result
+    depends on the picture alone, so it may be kept in the cache. name: how the stage is called in the pipeline's text,
+    in errors and in a saved state, at most 31 bytes; else the function's own name. A state does not know what the
+    function does: change its name when you change it.
     """
     if not callable(fn):
         raise TypeError(f"python() takes a function, not {fn!r}")

@@ -168,3 +168,11 @@ def test_a_terminal_that_is_closed_loses_no_state(binary, environment, feed, pho
     feed(photos, "--epochs", 100000, "--load-state", state, "--ledger", rest, "--max-batches", 1)
     last, following = read_ledger(first)[-1], read_ledger(rest)[0]
     assert (following[0], following[1]) in ((last[0], last[1] + 1), (last[0] + 1, 0))
+
+
+@pytest.mark.parametrize("command", ["feed", "preview", "run"])
+def test_a_pipeline_that_needs_a_function_of_a_programs(penstock, photos, tmp_path, command):
+    args = {"feed": [], "preview": ["--out", tmp_path / "s.png"], "run": ["--npy", tmp_path / "o.npy"]}[command]
+    data = next(photos.glob("**/*.jpg")) if command == "run" else photos
+    done = penstock(command, data, "--pipeline", "decode | call(mine)", *args, check=False)
+    assert done.code == 1 and "call(mine) needs a program that provides it" in done.err

