@@ -391,10 +391,10 @@ typedef struct pst_job_options {
     size_t size;          /* sizeof(pst_job_options) */
     const char *pipeline; /* required */
     const char *split;    /* (NULL = the whole dataset) */
-    const char
-        *fields;   /* "image,label" or with packing "image=padded" (NULL = every typed field) */
-    int batch;     /* samples a batch (1..1048576; 32) */
-    uint64_t seed; /* (any; 0) */
+    const char *fields; /* "image,label" or with packing "image=padded" (NULL = every typed field);
+                           views of image come as image_0, image_1, … */
+    int batch;          /* samples a batch (1..1048576; 32) */
+    uint64_t seed;      /* (any; 0) */
     uint64_t first_epoch; /* (0..2^32-1; 0) */
     uint64_t epochs;      /* stop after so many (0 = no end) */
     int order;            /* pst_order (default strict) */

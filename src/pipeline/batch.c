@@ -105,7 +105,7 @@ static bool is_label(const psti_plan_output *out)
 static int take_label(batcher *b, int i)
 {
     psti_plan_output *out = &b->plan->outputs[i];
-    const int64_t classes = classes_of(b, b->plan->inputs[i].classes);
+    const int64_t classes = classes_of(b, b->plan->inputs[out->input].classes);
     if (classes < 0)
         return (int)classes;
     out->mixed = true;
@@ -120,12 +120,12 @@ static int take_outputs(batcher *b)
 {
     psti_plan *plan = b->plan;
     int images = 0, labels = 0, rc = 0;
-    for (int i = 0; rc == 0 && i < plan->count; i++) {
+    for (int i = 0; rc == 0 && i < plan->output_count; i++) {
         psti_plan_output *out = &plan->outputs[i];
-        if (plan->picture_of[i] >= 0 && out->kind == PST_MASK)
+        if (out->picture >= 0 && out->kind == PST_MASK)
             return fail_batch(b, "is a mask, which cannot be mixed: leave it out of the fields",
                               out->name);
-        if (plan->picture_of[i] >= 0) {
+        if (out->picture >= 0) {
             images++;
             rc = take_image(b, out);
         } else if (is_label(out)) {
@@ -162,7 +162,7 @@ int psti_plan_mix_stage(const psti_plan *plan)
 void psti_plan_leave_mix(psti_plan *plan)
 {
     plan->mix_left = true;
-    for (int i = 0; i < plan->count; i++) {
+    for (int i = 0; i < plan->output_count; i++) {
         psti_plan_output *out = &plan->outputs[i];
         if (!out->classes)
             continue;

@@ -150,9 +150,6 @@ static int check_together(const binder *b, const psti_op_type *type, const psti_
 
 static int fail_unknown_op(const binder *b, const psti_node *op)
 {
-    if (op->len == 5 && memcmp(word_of(b, op), "views", 5) == 0)
-        return psti_fail_at(b->err, PST_EPIPELINE, "pipeline", NULL, op->offset,
-                            "views is not available in this version: one output per field");
     char hint[300];
     psti_suggest(hint, sizeof hint, word_of(b, op), op->len, psti_op_type_name, NULL);
     return psti_fail_at(b->err, PST_EPIPELINE, "pipeline", NULL, op->offset,
@@ -180,7 +177,8 @@ static int check_position(const binder *b, const psti_op_type *type, const psti_
     if (!batch && psti_op_type_batch(type))
         return psti_fail_at(b->err, PST_EPIPELINE, "pipeline", NULL, op->offset,
                             "%s acts on batches: it stands at the end, after \"||\"", type->name);
-    if (at->chain >= 0 && psti_op_type_chains(type))
+    if (at->chain >= 0 && (psti_op_type_chains(type) || type->role == PSTI_ROLE_DECODE ||
+                           type->role == PSTI_ROLE_BYTES))
         return psti_fail_at(b->err, PST_EPIPELINE, "pipeline", NULL, op->offset,
                             "%s cannot stand inside %s", type->name,
                             b->pipeline->ops[b->pipeline->chains[at->chain].owner].type.name);
@@ -207,9 +205,10 @@ static int bind_chains(const binder *b, const psti_op_type *type, const psti_nod
     psti_pipeline *pipeline = b->pipeline;
     int rc = op->child ? 0
                        : psti_fail_at(b->err, PST_EPIPELINE, "pipeline", NULL, op->offset,
-                                      "%s wants chains of ops, each with a number: "
-                                      "choice(1: mixup, 1: cutmix)",
-                                      type->name);
+                                      "%s wants chains of ops, each with a number: %s", type->name,
+                                      type->role == PSTI_ROLE_VIEWS
+                                          ? "views(2: random_resized_crop(224) | hflip)"
+                                          : "choice(1: mixup, 1: cutmix)");
     for (int at = op->child; rc == 0 && at; at = b->tree->nodes[at].next) {
         const psti_node *arg = &b->tree->nodes[at];
         if (arg->type != PSTI_N_CHAIN)

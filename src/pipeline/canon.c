@@ -167,7 +167,7 @@ static int form_print(const psti_pipeline *pipeline, const char *what, size_t wh
 static int fingerprints(psti_pipeline *pipeline, size_t text_len)
 {
     int sure = 0;
-    while (sure < pipeline->op_count && !psti_op_type_random(&pipeline->ops[sure].type))
+    while (sure < pipeline->op_count && !psti_op_type_ends_decoded(&pipeline->ops[sure].type))
         sure++;
     psti_hash hash;
     psti_hash_init(&hash);

@@ -58,6 +58,18 @@ static int decode_picture(psti_work *work, psti_kit *kit, int p, pst_error *err)
     return rc < 0 ? psti_work_fail(work, "decode", p, rc, err) : 0;
 }
 
+/* ---- views ----------------------------------------------------------------------------------- */
+
+/* A view begins as its source is, in the source's memory: nothing writes to that any more. */
+static int begin_view(psti_work *work, int p)
+{
+    psti_shot *shot = &work->shots[p];
+    shot->now = work->shots[work->plan->pictures[p].source].now;
+    shot->at = 0;
+    shot->borrowed = true;
+    return 0;
+}
+
 /* ---- ops ------------------------------------------------------------------------------------- */
 
 static bool same_size(const psti_field *in, const psti_geom *out)
@@ -112,6 +124,19 @@ static int run_op(psti_work *work, psti_kit *kit, int p, pst_error *err)
     return 0;
 }
 
+static int run_on(psti_work *work, psti_kit *kit, int p, pst_error *err)
+{
+    const psti_op_type *type = &work->plan->stages[work->cursor].type;
+    switch (type->role) {
+    case PSTI_ROLE_DECODE:
+        return decode_picture(work, kit, p, err);
+    case PSTI_ROLE_VIEWS:
+        return begin_view(work, p);
+    default:
+        return psti_op_type_call(type) ? psti_work_call(work, p, err) : run_op(work, kit, p, err);
+    }
+}
+
 int psti_work_step(psti_work *work, psti_kit *kit, pst_error *err)
 {
     const psti_plan *plan = work->plan;
@@ -120,13 +145,9 @@ int psti_work_step(psti_work *work, psti_kit *kit, pst_error *err)
     const psti_stage *stage = &plan->stages[work->cursor];
     const uint64_t start = psti_now_ns();
     int rc = 0;
-    for (int p = 0; rc == 0 && p < plan->picture_count; p++) {
-        if (!(stage->pictures & (uint32_t)1 << p))
-            continue;
-        rc = stage->type.role == PSTI_ROLE_DECODE ? decode_picture(work, kit, p, err)
-             : psti_op_type_call(&stage->type)    ? psti_work_call(work, p, err)
-                                                  : run_op(work, kit, p, err);
-    }
+    for (int p = 0; rc == 0 && p < plan->picture_count; p++)
+        if (stage->pictures & (uint32_t)1 << p)
+            rc = run_on(work, kit, p, err);
     if (rc == 0 && psti_stage_open(stage))
         rc = psti_work_decide_late(work, err);
     kit->stage_ns[work->cursor] += psti_now_ns() - start;
@@ -141,15 +162,15 @@ int psti_work_step(psti_work *work, psti_kit *kit, pst_error *err)
 
 const psti_field *psti_work_field(const psti_work *work, int output)
 {
-    const int picture = work->plan->picture_of[output];
-    return picture < 0 ? &work->fields[output] : &work->shots[picture].now;
+    const psti_plan_output *out = &work->plan->outputs[output];
+    return out->picture < 0 ? &work->fields[out->input] : &work->shots[out->picture].now;
 }
 
 size_t psti_work_shape(const psti_work *work, int output, int64_t shape[PST_MAX_RANK])
 {
     const psti_plan_output *out = &work->plan->outputs[output];
     const psti_field *field = psti_work_field(work, output);
-    if (work->plan->picture_of[output] < 0) {
+    if (out->picture < 0) {
         memcpy(shape, field->shape, sizeof field->shape);
         return field->bytes;
     }
@@ -176,12 +197,13 @@ static void lay_over(const psti_work *work, int picture, const psti_finish *fini
 void psti_work_finish(const psti_work *work, psti_kit *kit, int output, uint8_t *dst)
 {
     const uint64_t start = psti_now_ns();
+    const psti_plan_output *out = &work->plan->outputs[output];
     const psti_field *field = psti_work_field(work, output);
-    if (work->plan->picture_of[output] >= 0) {
-        psti_finish finish = work->plan->outputs[output].finish;
+    if (out->picture >= 0) {
+        psti_finish finish = out->finish;
         finish.channels = (int)field->shape[2];
         psti_finish_write(&finish, field, dst);
-        lay_over(work, work->plan->picture_of[output], &finish, dst);
+        lay_over(work, out->picture, &finish, dst);
     } else if (field->bytes) {
         memcpy(dst, field->data, field->bytes);
     }

@@ -8,17 +8,17 @@
 #include "core/status.h"
 #include "pipeline/pipeline_priv.h"
 
+static int64_t larger(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
 bool psti_geom_bytes(const psti_geom *geom, int dtype, size_t *out)
 {
     size_t bytes = psti_dtype_bytes(dtype);
     return geom->rows > 0 && geom->cols > 0 && geom->channels > 0 &&
            psti_mul(bytes, (size_t)geom->channels, &bytes) &&
            psti_mul(bytes, (size_t)geom->cols, &bytes) && psti_mul(bytes, (size_t)geom->rows, out);
-}
-
-static const char *field_name(const psti_work *work, int picture)
-{
-    return work->plan->inputs[work->plan->pictures[picture].input].name;
 }
 
 /* An op may be told to make more than a decoder would be allowed to. */
@@ -37,13 +37,18 @@ static int check_size(const psti_work *work, int s, int picture, pst_error *err)
     return psti_work_fail(work, op, picture, PST_ELIMIT, err);
 }
 
-/* The op's choices for one picture, from the op's own place of the random key. */
+/* The op's choices for one picture, from the op's own place of the random key; a view's also from
+ * its number. */
 static int decide_one(psti_work *work, int s, int picture, const psti_rng_key *key, pst_error *err)
 {
     const psti_stage *stage = &work->plan->stages[s];
     psti_step *step = psti_work_at(work, s, picture);
+    const int view = work->plan->pictures[picture].view;
+    psti_rng_key mine = *key;
     psti_rng rng;
-    psti_rng_init(&rng, key, (uint32_t)stage->place);
+    if (view)
+        mine.view = (uint32_t)view;
+    psti_rng_init(&rng, &mine, (uint32_t)stage->place);
     const int rc =
         stage->type.op->decide(stage->params, &rng, &step->in, &step->draw, &step->out, err);
     if (rc < 0)
@@ -64,17 +69,20 @@ static int decide_one(psti_work *work, int s, int picture, const psti_rng_key *k
 /* Image and mask share one decision where the op is geometric. */
 static int follow_leader(psti_work *work, int s, int picture, pst_error *err)
 {
-    const int first = work->plan->stages[s].leader;
+    const int first = work->plan->stages[s].leader[picture];
     const psti_step *leader = psti_work_at(work, s, first);
     psti_step *step = psti_work_at(work, s, picture);
     const char *op = work->plan->stages[s].type.name;
-    if (leader->in.rows != step->in.rows || leader->in.cols != step->in.cols)
+    if (leader->in.rows != step->in.rows || leader->in.cols != step->in.cols) {
+        char names[2][PST_NAME_BYTES];
+        psti_plan_picture_name(work->plan, first, names[0]);
+        psti_plan_picture_name(work->plan, picture, names[1]);
         return psti_fail(err, PST_EFIELD, op, NULL,
                          "%s is %lld x %lld and %s is %lld x %lld (rows x columns): what %s moves "
                          "together must have one size",
-                         field_name(work, first), (long long)leader->in.rows,
-                         (long long)leader->in.cols, field_name(work, picture),
+                         names[0], (long long)leader->in.rows, (long long)leader->in.cols, names[1],
                          (long long)step->in.rows, (long long)step->in.cols, op);
+    }
     step->draw = leader->draw;
     step->out = (psti_geom){leader->out.rows, leader->out.cols, step->in.channels};
     return check_size(work, s, picture, err);
@@ -84,12 +92,13 @@ static int decide_stage(psti_work *work, int s, const psti_rng_key *key, pst_err
 {
     const psti_stage *stage = &work->plan->stages[s];
     const bool together = stage->type.op->flags & PSTI_OP_GEOMETRIC;
-    int rc = decide_one(work, s, stage->leader, key, err);
-    for (int p = 0; rc == 0 && p < work->plan->picture_count; p++) {
-        if (p == stage->leader || !(stage->pictures & (uint32_t)1 << p))
-            continue;
-        rc = together ? follow_leader(work, s, p, err) : decide_one(work, s, p, key, err);
-    }
+    int rc = 0;
+    for (int p = 0; rc == 0 && p < work->plan->picture_count; p++)
+        if (stage->pictures & (uint32_t)1 << p && stage->leader[p] == p)
+            rc = decide_one(work, s, p, key, err);
+    for (int p = 0; rc == 0 && p < work->plan->picture_count; p++)
+        if (stage->pictures & (uint32_t)1 << p && stage->leader[p] != p)
+            rc = together ? follow_leader(work, s, p, err) : decide_one(work, s, p, key, err);
     return rc;
 }
 
@@ -103,26 +112,60 @@ static int next_acting(const psti_work *work, int from, int picture)
     return -1;
 }
 
-/* Which window to decode, and which rows must be sound: those that a crop right after decode reads,
+/* The window that is grown covers what is read of a picture whose next stages come after `from`.
+ * False when all of it is. */
+static bool cover(const psti_work *work, int from, int picture, psti_window *window)
+{
+    const int next = next_acting(work, from, picture);
+    if (next < 0 || !(work->plan->stages[next].type.op->flags & PSTI_OP_CROPS))
+        return false;
+    const psti_draw *draw = &psti_work_at(work, next, picture)->draw;
+    if (draw->rows < 1 || draw->cols < 1)
+        return false;
+    if (window->rows == 0) {
+        *window = (psti_window){draw->top, draw->left, draw->rows, draw->cols};
+        return true;
+    }
+    const int64_t bottom = larger(window->top + window->rows, draw->top + draw->rows);
+    const int64_t right = larger(window->left + window->cols, draw->left + draw->cols);
+    window->top = draw->top < window->top ? draw->top : window->top;
+    window->left = draw->left < window->left ? draw->left : window->left;
+    window->rows = bottom - window->top;
+    window->cols = right - window->left;
+    return true;
+}
+
+/* The same for a picture right after its decode: what it or all its views read. */
+static bool cover_decode(const psti_work *work, int stage, int picture, psti_window *window)
+{
+    const psti_plan *plan = work->plan;
+    const int fork = plan->pictures[picture].fork;
+    if (fork < 0 || next_acting(work, stage, picture) >= 0)
+        return cover(work, stage, picture, window);
+    bool part = true;
+    for (int p = plan->source_count; part && p < plan->picture_count; p++)
+        if (plan->pictures[p].source == picture)
+            part = cover(work, fork, p, window);
+    return part;
+}
+
+/* Which window to decode, and which rows must be sound: those that crops right after decode read,
  * with the decoder's pad, else all. The rows do not depend on how the picture is decoded, so
  * neither does the verdict. */
 static void aim_decode(psti_work *work, int stage, int picture)
 {
     psti_shot *shot = &work->shots[picture];
+    psti_window window = {0};
     shot->window = (psti_window){0};
     shot->used_rows = shot->facts.rows;
-    const int next = next_acting(work, stage, picture);
-    if (next < 0 || !(work->plan->stages[next].type.op->flags & PSTI_OP_CROPS))
+    if (!cover_decode(work, stage, picture, &window))
         return;
-    const psti_draw *draw = &psti_work_at(work, next, picture)->draw;
-    const int64_t end = draw->top + draw->rows + PSTI_CROP_PAD;
-    if (draw->rows < 1 || draw->cols < 1)
-        return;
+    const int64_t end = window.top + window.rows + PSTI_CROP_PAD;
     if (end < shot->used_rows)
         shot->used_rows = end;
-    const bool whole = draw->rows == shot->facts.rows && draw->cols == shot->facts.cols;
+    const bool whole = window.rows == shot->facts.rows && window.cols == shot->facts.cols;
     if (!whole && shot->facts.can_crop && !work->plan->force_full && !work->whole)
-        shot->window = (psti_window){draw->top, draw->left, draw->rows, draw->cols};
+        shot->window = window;
 }
 
 void psti_work_aim(psti_work *work)
@@ -135,14 +178,17 @@ void psti_work_aim(psti_work *work)
                 aim_decode(work, s, p);
 }
 
-/* One stage, from what the stage before it left. */
+/* One stage, from what the stage before it left; views begin from what it left of their source. */
 static int decide_next(psti_work *work, pst_error *err)
 {
     const psti_plan *plan = work->plan;
     const int s = work->decided;
     for (int p = 0; p < plan->picture_count; p++) {
         const psti_picture *facts = &work->shots[p].facts;
-        const psti_geom now = s ? psti_work_at(work, s - 1, p)->out
+        const bool begins = plan->stages[s].type.role == PSTI_ROLE_VIEWS &&
+                            plan->stages[s].pictures & (uint32_t)1 << p;
+        const int from = begins ? plan->pictures[p].source : p;
+        const psti_geom now = s ? psti_work_at(work, s - 1, from)->out
                                 : (psti_geom){facts->rows, facts->cols, facts->channels};
         *psti_work_at(work, s, p) = (psti_step){.in = now, .out = now, .draw.act = true};
     }

@@ -71,12 +71,12 @@ int psti_work_fail(const psti_work *work, const char *stage, int picture, int co
     err->code = code;
     err->id = -1;
     snprintf(err->stage, sizeof err->stage, "%s", stage);
-    if (work->plan->picture_count > 1) {
+    if (work->plan->source_count > 1 || work->plan->pictures[picture].source >= 0) {
+        char name[PST_NAME_BYTES];
         snprintf(message, sizeof message, "%s", err->message);
-        const int input = work->plan->pictures[picture].input;
-        snprintf(err->message, sizeof err->message, "field %s: %.*s",
-                 work->plan->inputs[input].name, (int)(sizeof message - PST_NAME_BYTES - 10),
-                 message);
+        psti_plan_picture_name(work->plan, picture, name);
+        snprintf(err->message, sizeof err->message, "field %s: %.*s", name,
+                 (int)(sizeof message - PST_NAME_BYTES - 10), message);
     }
     return code;
 }

@@ -126,11 +126,18 @@ static void passing_shape(psti_plan_output *out, const psti_plan_input *input)
     }
 }
 
-int psti_plan_output_of(psti_plan *plan, int i, bool raw, const psti_track *track, pst_error *err)
+int psti_plan_output_of(psti_plan *plan, int i, bool raw, int picture, const psti_track *track,
+                        pst_error *err)
 {
     const psti_plan_input *input = &plan->inputs[i];
-    psti_plan_output *out = &plan->outputs[i];
+    if (plan->output_count == PSTI_OUTPUTS_MAX)
+        return psti_fail(err, PST_EFIELD, "pipeline", NULL,
+                         "a job delivers at most %d fields: name fewer, or make fewer views",
+                         PSTI_OUTPUTS_MAX);
+    psti_plan_output *out = &plan->outputs[plan->output_count++];
     memcpy(out->name, input->name, sizeof out->name);
+    out->input = i;
+    out->picture = picture;
     out->kind = input->kind;
     out->layout = PST_LAYOUT_NONE;
     if (raw) {
@@ -144,7 +151,8 @@ int psti_plan_output_of(psti_plan *plan, int i, bool raw, const psti_track *trac
         passing_shape(out, input);
         return 0;
     }
-    int *channels = &plan->pictures[plan->picture_of[i]].channels;
+    psti_plan_picture_name(plan, picture, out->name);
+    int *channels = &plan->pictures[picture].channels;
     const int rc = finish_of(&out->finish, input, track, channels, err);
     out->dtype = out->finish.dtype;
     out->layout = out->finish.layout;
@@ -157,11 +165,13 @@ int psti_plan_output_of(psti_plan *plan, int i, bool raw, const psti_track *trac
 
 void psti_plan_raw_finish(psti_plan *plan)
 {
-    for (int p = 0; p < plan->picture_count; p++) {
-        psti_plan_picture *picture = &plan->pictures[p];
-        psti_plan_output *out = &plan->outputs[picture->input];
+    for (int i = 0; i < plan->output_count; i++) {
+        psti_plan_output *out = &plan->outputs[i];
+        if (out->picture < 0 || out->kind != PST_IMAGE)
+            continue;
+        psti_plan_picture *picture = &plan->pictures[out->picture];
         /* What is laid over finish needs its floats: such a picture stays with us. */
-        if (out->kind != PST_IMAGE || picture->raw || picture->overlay >= 0)
+        if (picture->raw || picture->overlay >= 0)
             continue;
         const bool planar = out->layout == PST_NCHW;
         const psti_geom geom = {out->shape[planar], out->shape[planar + 1],
@@ -179,13 +189,19 @@ void psti_plan_raw_finish(psti_plan *plan)
 
 const psti_finish *psti_plan_finish(const psti_plan *plan, int output)
 {
-    if (plan->picture_of[output] < 0)
+    if (plan->outputs[output].picture < 0)
         return NULL;
-    const psti_plan_picture *picture = &plan->pictures[plan->picture_of[output]];
+    const psti_plan_picture *picture = &plan->pictures[plan->outputs[output].picture];
     return picture->raw ? &picture->asked : &plan->outputs[output].finish;
 }
 
 bool psti_plan_is_raw(const psti_plan *plan, int output)
 {
-    return plan->picture_of[output] >= 0 && plan->pictures[plan->picture_of[output]].raw;
+    const int picture = plan->outputs[output].picture;
+    return picture >= 0 && plan->pictures[picture].raw;
+}
+
+bool psti_plan_is_picture(const psti_plan *plan, int input)
+{
+    return plan->picture_of[input] >= 0;
 }

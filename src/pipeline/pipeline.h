@@ -42,9 +42,12 @@ typedef struct psti_plan_input {
     int64_t classes;             /* labels: how many the dataset has; 0 = not known */
 } psti_plan_input;
 
-/* What finish will write for it. */
+/* What finish will write of an input: one output, or one per view of it. In the order of inputs. */
+enum { PSTI_OUTPUTS_MAX = 64 };
 typedef struct psti_plan_output {
     char name[PST_NAME_BYTES];
+    int input;   /* what it is made of */
+    int picture; /* the plan's own number of it, -1: passes through */
     int kind, dtype, layout, rank;
     int64_t shape[PST_MAX_RANK]; /* of one sample; -1 where it varies */
     psti_finish finish;          /* pictures */
@@ -63,10 +66,10 @@ int psti_plan_outputs(const psti_plan *plan, const psti_plan_output **out);
 /* Stages for statistics: "decode", the ops, "finish", the batch op if there is one. */
 int psti_plan_stage_count(const psti_plan *plan);
 const char *psti_plan_stage_name(const psti_plan *plan, int stage);
-/* How many leading stages make the decoded form: those before the first random op. */
+/* How many leading stages make the decoded form: those before the first random op or views. */
 int psti_plan_decoded_stages(const psti_plan *plan);
-/* Pictures of the plan. 0 too where a picture is decoded after a random op: then there is no
- * decoded form of the sample as a whole. */
+/* Pictures that the plan decodes. 0 too where one is decoded after a random op or after views: then
+ * there is no decoded form of the sample as a whole. */
 int psti_plan_decoded_pictures(const psti_plan *plan);
 /* Names the decoded form: the pipeline's fingerprint of it, and the pictures that it consists of.
  */
@@ -80,7 +83,8 @@ void psti_plan_force_full(psti_plan *plan, bool force);
 void psti_plan_raw_finish(psti_plan *plan);
 /* What the pipeline asks of output i's finish, carried out or not; NULL when it is no picture. */
 const psti_finish *psti_plan_finish(const psti_plan *plan, int output);
-bool psti_plan_is_raw(const psti_plan *plan, int output); /* left to the receiver */
+bool psti_plan_is_picture(const psti_plan *plan, int input); /* decoded: no bytes, no value */
+bool psti_plan_is_raw(const psti_plan *plan, int output);    /* left to the receiver */
 
 /* ---- batch ops: what stands after "||" ---------------------------------------------------------
  */
@@ -127,8 +131,9 @@ typedef struct psti_input {
 /* The id that the caller's functions see from now on. */
 void psti_work_set_id(psti_work *work, int64_t id);
 /* Takes a sample on: reads headers, makes every decision up to where sizes are known, sets the
- * cursor to the first stage. inputs: one per plan input, in order; bytes == NULL where the sample
- * lacks an optional field (then an error if it is a picture). */
+ * cursor to the first stage. View k of a picture (from 1) draws with k as the key's view. inputs:
+ * one per plan input, in order; bytes == NULL where the sample lacks an optional field (then an
+ * error if it is a picture). */
 int psti_work_start(psti_work *work, psti_kit *kit, const psti_plan *plan, const psti_rng_key *key,
                     const psti_input *inputs, pst_error *err);
 /* The same for a sample whose pictures are there in decoded form, one per picture of the plan, in

@@ -13,7 +13,8 @@ enum {
     PSTI_DEPTH_MAX = 16,    /* chains and lists inside each other */
     PSTI_OPS_MAX = 256,     /* ops of a text; the place of an op must fit 16 bits */
     PSTI_INPUTS_MAX = 64,   /* fields of a plan */
-    PSTI_PICTURES_MAX = 16  /* pictures of a plan; bits of a mask */
+    PSTI_SOURCES_MAX = 16,  /* pictures that a plan decodes */
+    PSTI_PICTURES_MAX = 32  /* and their views; bits of a mask */
 };
 
 /* ---- text.c: a growing string, numbers without the locale ------------------------------------ */
@@ -116,6 +117,7 @@ typedef enum psti_role {
     PSTI_ROLE_DECODE,
     PSTI_ROLE_BYTES,
     PSTI_ROLE_OP,
+    PSTI_ROLE_VIEWS, /* several outputs of one picture, each through a chain of its own */
     PSTI_ROLE_NORMALIZE,
     PSTI_ROLE_TO,
     PSTI_ROLE_MIX,   /* on a batch, after "||" */
@@ -153,7 +155,7 @@ static inline bool psti_op_type_batch(const psti_op_type *type)
 /* Takes chains of ops, "2: a | b", and no values. */
 static inline bool psti_op_type_chains(const psti_op_type *type)
 {
-    return type->role == PSTI_ROLE_CHOICE;
+    return type->role == PSTI_ROLE_CHOICE || type->role == PSTI_ROLE_VIEWS;
 }
 static inline bool psti_op_type_random(const psti_op_type *type)
 {
@@ -163,6 +165,11 @@ static inline bool psti_op_type_random(const psti_op_type *type)
 static inline bool psti_op_type_call(const psti_op_type *type)
 {
     return type->role == PSTI_ROLE_OP && !type->op->run;
+}
+/* Ends the decoded form, which has one picture of each field. */
+static inline bool psti_op_type_ends_decoded(const psti_op_type *type)
+{
+    return psti_op_type_random(type) || type->role == PSTI_ROLE_VIEWS;
 }
 
 /* ---- param.c: one parameter of a table ------------------------------------------------------- */
@@ -237,17 +244,23 @@ void psti_call_bind(psti_bound *op);
 /* A stage: one decode or op, on some of the pictures. */
 typedef struct psti_stage {
     psti_op_type type;
+    char name[PST_NAME_BYTES]; /* for statistics: the op, and which views it is for */
     void *params; /* owned copy: a plan needs its pipeline no longer than psti_plan_new */
     int place;
-    uint32_t pictures; /* bit p: acts on picture p */
-    int leader;        /* the picture that decisions are made from */
-    bool lowered;      /* stands behind normalize or to of a picture */
-    pst_call call;     /* of call(...): what it runs */
-    uint32_t offset;   /* in the text, for errors */
+    uint32_t pictures;                 /* bit p: acts on picture p */
+    uint8_t leader[PSTI_PICTURES_MAX]; /* the picture whose decisions each follows; may be itself */
+    bool lowered;                      /* stands behind normalize or to of a picture */
+    pst_call call;                     /* of call(...): what it runs */
+    uint32_t offset;                   /* in the text, for errors */
 } psti_stage;
 
+/* A picture that is decoded, or a view: a picture that begins as what its source has become. */
 typedef struct psti_plan_picture {
     int input;
+    int source;   /* of a view; -1: decoded */
+    int view;     /* its part of the random key: 0, or the view's number from 1 */
+    int chain;    /* of the pipeline, that made the view */
+    int fork;     /* the stage at which views of this picture begin; -1: it has none */
     int channels; /* that normalize wants; 0: any */
     psti_decode_options decode;
     bool raw; /* finish is left to the receiver; `asked` is what it has to do */
@@ -273,11 +286,12 @@ enum { PSTI_MIXES_MAX = 8 };
 
 struct psti_plan {
     psti_plan_input *inputs;
-    psti_plan_output *outputs; /* one per input, in the same order */
-    int count;
+    int count;                       /* of inputs */
     int picture_of[PSTI_INPUTS_MAX]; /* index into pictures, -1: passes through */
-    psti_plan_picture pictures[PSTI_PICTURES_MAX];
-    int picture_count;
+    psti_plan_output *outputs;
+    int output_count;
+    psti_plan_picture pictures[PSTI_PICTURES_MAX]; /* decoded ones, then views */
+    int source_count, picture_count;
     psti_stage stages[PST_STAGES_MAX];
     int stage_count;    /* without finish */
     int decoded_stages; /* leading ones without randomness */
@@ -291,14 +305,27 @@ struct psti_plan {
     bool mix_left;
 };
 
-/* Fills output i, from the picture's track or, where track is NULL, from the input (outputs.c). */
-int psti_plan_output_of(psti_plan *plan, int i, bool raw, const psti_track *track, pst_error *err);
+/* Adds an output: a picture as its track says or, where track is NULL, the input as it is
+ * (outputs.c). */
+int psti_plan_output_of(psti_plan *plan, int input, bool raw, int picture, const psti_track *track,
+                        pst_error *err);
 /* Checks normalize and to against what came before on that picture; then they belong to the track
  * (outputs.c). */
 int psti_track_normalize(psti_track *track, const psti_bound *op, const psti_plan_input *field,
                          pst_error *err);
 int psti_track_to(psti_track *track, const psti_bound *op, const psti_plan_input *field,
                   pst_error *err);
+
+/* Adds the views that an op makes of the pictures in `sources`, with tracks of their own. The next
+ * stage to be added is the one at which they begin (views.c). */
+int psti_plan_fork(psti_plan *plan, const psti_pipeline *pipeline, const psti_bound *op,
+                   uint32_t sources, psti_track *tracks, pst_error *err);
+/* The field as which a picture is delivered or spoken of (views.c). */
+void psti_plan_picture_name(const psti_plan *plan, int picture, char out[PST_NAME_BYTES]);
+/* Fills what a stage is called in statistics (views.c). */
+void psti_stage_name(const psti_pipeline *pipeline, const psti_bound *op, psti_stage *stage);
+/* The names of outputs are different (views.c). */
+int psti_plan_check_names(const psti_plan *plan, pst_error *err);
 
 /* Takes the pipeline's batch op over and checks it against what is delivered; outputs are known
  * (batch.c). */
@@ -319,7 +346,8 @@ typedef struct psti_shot {
     int64_t used_rows;  /* damage at or after this row does no harm */
     psti_decode_need need;
     int64_t damage; /* psti_work_damage */
-    psti_field now; /* lies in buf[at] once decoded, or elsewhere if borrowed */
+    psti_field now; /* lies in buf[at] once decoded, or elsewhere if borrowed: in the cache, or in
+                       the picture that this is a view of */
     psti_buf buf[2];
     int at;
     bool borrowed; /* now is somebody else's memory and must not be written to */

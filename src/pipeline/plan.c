@@ -85,14 +85,16 @@ static int find_pictures(planner *p)
         plan->picture_of[i] = -1;
         if (p->raw[i] || !is_picture(&plan->inputs[i]))
             continue;
-        if (plan->picture_count == PSTI_PICTURES_MAX)
+        if (plan->picture_count == PSTI_SOURCES_MAX)
             return psti_fail(p->err, PST_EFIELD, "pipeline", NULL,
-                             "a job delivers at most %d pictures a sample: name fewer fields",
-                             PSTI_PICTURES_MAX);
+                             "a job reads at most %d pictures a sample: name fewer fields",
+                             PSTI_SOURCES_MAX);
         p->tracks[plan->picture_count].geom = (psti_geom){-1, -1, -1};
-        plan->pictures[plan->picture_count] = (psti_plan_picture){.input = i, .overlay = -1};
+        plan->pictures[plan->picture_count] =
+            (psti_plan_picture){.input = i, .source = -1, .chain = -1, .fork = -1, .overlay = -1};
         plan->picture_of[i] = plan->picture_count++;
     }
+    plan->source_count = plan->picture_count;
     return 0;
 }
 
@@ -101,10 +103,10 @@ static const psti_plan_input *input_of(const planner *p, int picture)
     return &p->plan->inputs[p->plan->pictures[picture].input];
 }
 
-/* Whether the op acts on masks too; decode does, and `to` where it is told. */
+/* Whether the op acts on masks too; decode and views do, and `to` where it is told. */
 static bool fits_masks(const psti_bound *op)
 {
-    return op->type.role == PSTI_ROLE_DECODE ||
+    return op->type.role == PSTI_ROLE_DECODE || op->type.role == PSTI_ROLE_VIEWS ||
            (op->type.role == PSTI_ROLE_OP && (op->type.op->flags & PSTI_OP_GEOMETRIC));
 }
 
@@ -129,7 +131,7 @@ static int named_targets(const planner *p, const psti_bound *op, uint32_t *out)
 static uint32_t fitting_targets(const planner *p, const psti_bound *op)
 {
     uint32_t out = 0;
-    for (int i = 0; i < p->plan->picture_count; i++) {
+    for (int i = 0; i < p->plan->source_count; i++) {
         if (op->type.role == PSTI_ROLE_DECODE && p->tracks[i].decoded)
             continue;
         if (input_of(p, i)->kind == PST_IMAGE || fits_masks(op))
@@ -138,14 +140,30 @@ static uint32_t fitting_targets(const planner *p, const psti_bound *op)
     return out;
 }
 
+/* Pictures that have views are gone on with as these; an op inside views acts on its chain's. */
+static uint32_t follow_views(const planner *p, const psti_bound *op, uint32_t sources)
+{
+    uint32_t out = 0;
+    for (int i = 0; i < p->plan->picture_count; i++) {
+        const psti_plan_picture *picture = &p->plan->pictures[i];
+        const int source = picture->source < 0 ? i : picture->source;
+        if (sources & (uint32_t)1 << source && picture->fork < 0 &&
+            (op->chain < 0 || op->chain == picture->chain))
+            out |= (uint32_t)1 << i;
+    }
+    return out;
+}
+
 static int targets_of(const planner *p, const psti_bound *op, uint32_t *out)
 {
     *out = 0;
-    if (p->pipeline->blocks[op->block].field_count)
-        return named_targets(p, op, out);
-    *out = fitting_targets(p, op);
-    if (*out)
-        return 0;
+    const bool named = p->pipeline->blocks[op->block].field_count > 0;
+    const int rc = named ? named_targets(p, op, out) : 0;
+    if (!named)
+        *out = fitting_targets(p, op);
+    *out = follow_views(p, op, *out);
+    if (rc < 0 || named || *out)
+        return rc;
     bool any = false;
     for (int i = 0; i < p->plan->count; i++)
         any |= is_picture(&p->plan->inputs[i]);
@@ -160,17 +178,18 @@ static int targets_of(const planner *p, const psti_bound *op, uint32_t *out)
 
 /* ---- stages ---------------------------------------------------------------------------------- */
 
-static int leader_of(const planner *p, uint32_t pictures)
+/* The first image of the same view among the pictures, else the first mask. */
+static int leader_of(const planner *p, uint32_t pictures, int follower)
 {
-    int mask = -1;
-    for (int i = 0; i < p->plan->picture_count; i++) {
-        if (!(pictures & (uint32_t)1 << i))
-            continue;
-        if (input_of(p, i)->kind == PST_IMAGE)
-            return i;
-        if (mask < 0)
+    int mask = follower;
+    for (int i = p->plan->picture_count - 1; i >= 0; i--)
+        if (pictures & (uint32_t)1 << i &&
+            p->plan->pictures[i].view == p->plan->pictures[follower].view)
             mask = i;
-    }
+    for (int i = 0; i < p->plan->picture_count; i++)
+        if (pictures & (uint32_t)1 << i && input_of(p, i)->kind == PST_IMAGE &&
+            p->plan->pictures[i].view == p->plan->pictures[follower].view)
+            return i;
     return mask;
 }
 
@@ -200,25 +219,25 @@ static int add_stage(planner *p, const psti_bound *op, uint32_t pictures)
         return psti_fail(p->err, -ENOMEM, "pipeline", NULL, "out of memory for the plan");
     if (op->type.params_bytes)
         memcpy(params, op->params, op->type.params_bytes);
-    const bool sure = !psti_op_type_random(&op->type);
-    if (sure && plan->decoded_stages == plan->stage_count)
+    if (!psti_op_type_ends_decoded(&op->type) && plan->decoded_stages == plan->stage_count)
         plan->decoded_stages++;
-    bool lowered = false;
-    for (int i = 0; i < plan->picture_count; i++) {
-        lowered |= (pictures & (uint32_t)1 << i) && finish_before(&p->tracks[i]);
-        if (p->tracks[i].overlay == op)
-            plan->pictures[i].overlay = plan->stage_count;
-    }
     psti_stage *stage = &plan->stages[plan->stage_count++];
     *stage = (psti_stage){.type = op->type,
                           .params = params,
                           .place = op->place,
                           .pictures = pictures,
-                          .lowered = lowered,
-                          .leader = leader_of(p, pictures),
                           .offset = op->offset};
     if (psti_op_type_call(&op->type)) /* errors and figures go by the function's name */
         stage->type.name = ((const psti_call_params *)params)->name;
+    psti_stage_name(p->pipeline, op, stage);
+    for (int i = 0; i < plan->picture_count; i++) {
+        if (p->tracks[i].overlay == op)
+            plan->pictures[i].overlay = plan->stage_count - 1;
+        if (!(pictures & (uint32_t)1 << i))
+            continue;
+        stage->lowered |= finish_before(&p->tracks[i]) != NULL;
+        stage->leader[i] = (uint8_t)leader_of(p, pictures, i);
+    }
     return 0;
 }
 
@@ -286,6 +305,18 @@ static int plan_middle(planner *p, const psti_bound *op, int picture)
     return 0;
 }
 
+/* What normalize and to make belongs to outputs, and these are the views. */
+static int plan_views(planner *p, const psti_bound *op, int picture)
+{
+    const psti_bound *before = finish_before(&p->tracks[picture]);
+    if (p->plan->pictures[picture].source >= 0)
+        return fail_op(p, op, "comes twice for field", input_of(p, picture)->name);
+    if (before)
+        return psti_fail_at(p->err, PST_EPIPELINE, "pipeline", NULL, op->offset,
+                            "views cannot come after %s: put it before", before->type.name);
+    return 0;
+}
+
 static int plan_on_picture(planner *p, const psti_bound *op, int picture)
 {
     psti_track *track = &p->tracks[picture];
@@ -302,6 +333,8 @@ static int plan_on_picture(planner *p, const psti_bound *op, int picture)
         return psti_track_normalize(track, op, input, p->err);
     case PSTI_ROLE_TO:
         return psti_track_to(track, op, input, p->err);
+    case PSTI_ROLE_VIEWS:
+        return plan_views(p, op, picture);
     default:
         return plan_middle(p, op, picture);
     }
@@ -316,6 +349,10 @@ static int plan_op(planner *p, const psti_bound *op)
     for (int i = 0; rc == 0 && i < p->plan->picture_count; i++)
         if (pictures & (uint32_t)1 << i)
             rc = plan_on_picture(p, op, i);
+    if (rc == 0 && op->type.role == PSTI_ROLE_VIEWS) {
+        rc = psti_plan_fork(p->plan, p->pipeline, op, pictures, p->tracks, p->err);
+        pictures = follow_views(p, op, pictures);
+    }
     if (rc == 0 && pictures && !psti_op_type_finishes(&op->type))
         rc = add_stage(p, op, pictures);
     return rc;
@@ -323,27 +360,37 @@ static int plan_op(planner *p, const psti_bound *op)
 
 /* ---- the whole ------------------------------------------------------------------------------- */
 
+/* The picture, or its views. */
+static int plan_picture_outputs(planner *p, int input)
+{
+    psti_plan *plan = p->plan;
+    const int picture = plan->picture_of[input];
+    const char *name = plan->inputs[input].name;
+    if (!p->tracks[picture].decoded)
+        return psti_fail(p->err, PST_EPIPELINE, "pipeline", NULL,
+                         "the field %s is a picture that nothing decodes: write \"%s: decode\" "
+                         "or \"%s: bytes\", or leave it out of the fields",
+                         name, name, name);
+    int rc = 0;
+    for (int i = 0; rc == 0 && i < plan->picture_count; i++) {
+        const bool it = i == picture || plan->pictures[i].source == picture;
+        if (it && plan->pictures[i].fork < 0)
+            rc = psti_plan_output_of(plan, input, false, i, &p->tracks[i], p->err);
+    }
+    return rc;
+}
+
 static int plan_outputs(planner *p)
 {
     psti_plan *plan = p->plan;
-    plan->counted_output = -1;
-    for (int i = 0; i < plan->count; i++) {
-        const int picture = plan->picture_of[i];
-        const psti_track *track = picture < 0 ? NULL : &p->tracks[picture];
-        if (track && !track->decoded)
-            return psti_fail(p->err, PST_EPIPELINE, "pipeline", NULL,
-                             "the field %s is a picture that nothing decodes: write \"%s: decode\" "
-                             "or \"%s: bytes\", or leave it out of the fields",
-                             plan->inputs[i].name, plan->inputs[i].name, plan->inputs[i].name);
-        const int rc = psti_plan_output_of(plan, i, p->raw[i], track, p->err);
-        if (rc < 0)
-            return rc;
-        if (track && plan->counted_output < 0)
+    int rc = 0;
+    for (int i = 0; rc == 0 && i < plan->count; i++)
+        rc = plan->picture_of[i] < 0 ? psti_plan_output_of(plan, i, p->raw[i], -1, NULL, p->err)
+                                     : plan_picture_outputs(p, i);
+    for (int i = plan->output_count - 1; i >= 0; i--)
+        if (plan->outputs[i].picture >= 0)
             plan->counted_output = i;
-    }
-    if (plan->counted_output < 0)
-        plan->counted_output = 0;
-    return 0;
+    return rc < 0 ? rc : psti_plan_check_names(plan, p->err);
 }
 
 static int reserve(planner *p, const psti_plan_input *inputs, int count)
@@ -354,7 +401,7 @@ static int reserve(planner *p, const psti_plan_input *inputs, int count)
     psti_plan *plan = p->plan = psti_calloc(PSTI_MEM_PIPELINE, 1, sizeof *plan);
     if (plan) {
         plan->inputs = psti_calloc(PSTI_MEM_PIPELINE, (size_t)count + 1, sizeof *plan->inputs);
-        plan->outputs = psti_calloc(PSTI_MEM_PIPELINE, (size_t)count + 1, sizeof *plan->outputs);
+        plan->outputs = psti_calloc(PSTI_MEM_PIPELINE, PSTI_OUTPUTS_MAX, sizeof *plan->outputs);
     }
     if (!plan || !plan->inputs || !plan->outputs)
         return psti_fail(p->err, -ENOMEM, "pipeline", NULL, "out of memory for the plan");
@@ -401,7 +448,7 @@ void psti_plan_free(psti_plan *plan)
 int psti_plan_outputs(const psti_plan *plan, const psti_plan_output **out)
 {
     *out = plan->outputs;
-    return plan->count;
+    return plan->output_count;
 }
 
 int psti_plan_stage_count(const psti_plan *plan)
@@ -412,7 +459,7 @@ int psti_plan_stage_count(const psti_plan *plan)
 const char *psti_plan_stage_name(const psti_plan *plan, int stage)
 {
     if (stage < plan->stage_count)
-        return plan->stages[stage].type.name;
+        return plan->stages[stage].name;
     return stage == plan->stage_count ? "finish" : plan->mix_name;
 }
 
@@ -427,7 +474,7 @@ int psti_plan_decoded_pictures(const psti_plan *plan)
     for (int s = 0; s < plan->decoded_stages; s++)
         if (plan->stages[s].type.role == PSTI_ROLE_DECODE)
             decoded |= plan->stages[s].pictures;
-    return decoded + 1 == (uint32_t)1 << plan->picture_count ? plan->picture_count : 0;
+    return decoded + 1 == (uint32_t)1 << plan->source_count ? plan->source_count : 0;
 }
 
 psti_id128 psti_plan_decoded_form(const psti_plan *plan, const psti_pipeline *pipeline)
@@ -438,7 +485,7 @@ psti_id128 psti_plan_decoded_form(const psti_plan *plan, const psti_pipeline *pi
     psti_hash_u64(&hash, print.lo);
     psti_hash_u64(&hash, print.hi);
     psti_hash_u64(&hash, (uint64_t)plan->decoded_stages);
-    for (int p = 0; p < plan->picture_count; p++) {
+    for (int p = 0; p < plan->source_count; p++) {
         const psti_plan_input *input = &plan->inputs[plan->pictures[p].input];
         psti_hash_text(&hash, input->name, strlen(input->name));
         psti_hash_u64(&hash, (uint64_t)input->kind);

@@ -38,6 +38,11 @@ static const psti_op_type first[] = {
 };
 
 static const psti_op_type last[] = {
+    {.name = "views",
+     .summary =
+         "several outputs of one picture: views(2: random_resized_crop(224), 8: random_crop(96))",
+     .params = no_params,
+     .role = PSTI_ROLE_VIEWS},
     {.name = "normalize",
      .summary = "images on a scale of 0 to 1, less the mean, divided by the deviation",
      .params = psti_normalize_table,

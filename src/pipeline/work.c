@@ -88,9 +88,9 @@ static int check_array(const psti_plan_output *out, const psti_field *field, pst
 }
 
 /* A field that no op touches. It points into the caller's bytes. */
-static int take_passing(psti_work *work, int i, pst_error *err)
+static int take_passing(psti_work *work, const psti_plan_output *out, pst_error *err)
 {
-    const psti_plan_output *out = &work->plan->outputs[i];
+    const int i = out->input;
     const psti_plan_input *plan = &work->plan->inputs[i];
     const psti_input *input = &work->inputs[i];
     psti_field *field = &work->fields[i];
@@ -118,9 +118,10 @@ static int take_inputs(psti_work *work, const psti_input *inputs, bool decoded, 
     int rc = 0;
     if (plan->count)
         memcpy(work->inputs, inputs, (size_t)plan->count * sizeof *inputs);
-    for (int i = 0; rc == 0 && i < plan->count; i++) {
+    for (int o = 0; rc == 0 && o < plan->output_count; o++) {
+        const int i = plan->outputs[o].input;
         if (plan->picture_of[i] < 0)
-            rc = take_passing(work, i, err);
+            rc = take_passing(work, &plan->outputs[o], err);
         else if (!inputs[i].bytes && !decoded)
             rc = psti_fail(err, PST_EFIELD, "decode", NULL, "the sample has no field %s",
                            plan->inputs[i].name);
@@ -137,7 +138,7 @@ static int take_inputs(psti_work *work, const psti_input *inputs, bool decoded, 
 
 static int read_headers(psti_work *work, psti_kit *kit, pst_error *err)
 {
-    for (int p = 0; p < work->plan->picture_count; p++) {
+    for (int p = 0; p < work->plan->source_count; p++) {
         const int rc = psti_work_open(work, kit, p, err);
         if (rc < 0)
             return psti_work_fail(work, "decode", p, rc, err);
@@ -151,9 +152,12 @@ static int check_outputs(const psti_work *work, pst_error *err)
     const psti_plan *plan = work->plan;
     if (work->decided < plan->stage_count)
         return 0;
-    for (int p = 0; p < plan->picture_count; p++) {
+    for (int i = 0; i < plan->output_count; i++) {
+        const psti_plan_output *out = &plan->outputs[i];
+        const int p = out->picture;
+        if (p < 0)
+            continue;
         const psti_plan_picture *picture = &plan->pictures[p];
-        const psti_plan_output *out = &plan->outputs[picture->input];
         const int channels = (int)psti_work_at(work, plan->stage_count - 1, p)->out.channels;
         if (picture->channels && picture->channels != channels)
             return psti_fail(err, PST_EFIELD, "normalize", NULL,
@@ -162,7 +166,7 @@ static int check_outputs(const psti_work *work, pst_error *err)
         if (work->shots[p].facts.dtype == PST_U16 && out->dtype == PST_U8)
             return psti_fail(err, PST_EFIELD, "finish", NULL,
                              "field %s holds 16-bit values: write \"%s: to(u16)\" or a wider type",
-                             out->name, out->name);
+                             out->name, plan->inputs[out->input].name);
     }
     return 0;
 }
@@ -177,7 +181,7 @@ int psti_work_decide_late(psti_work *work, pst_error *err)
 /* Downwards, so that the first picture's header is the one that stays read. */
 static int measure_decodes(psti_work *work, psti_kit *kit, pst_error *err)
 {
-    for (int p = work->plan->picture_count - 1; p >= 0; p--) {
+    for (int p = work->plan->source_count - 1; p >= 0; p--) {
         psti_shot *shot = &work->shots[p];
         int rc = psti_work_open(work, kit, p, err);
         if (rc == 0)
@@ -191,7 +195,7 @@ static int measure_decodes(psti_work *work, psti_kit *kit, pst_error *err)
 /* The pictures are there already: what their headers said is what decisions are made from. */
 static void take_decoded(psti_work *work, const psti_decoded *pictures)
 {
-    for (int p = 0; p < work->plan->picture_count; p++) {
+    for (int p = 0; p < work->plan->source_count; p++) {
         psti_shot *shot = &work->shots[p];
         shot->facts = (psti_picture){.rows = pictures[p].rows,
                                      .cols = pictures[p].cols,
@@ -203,6 +207,12 @@ static void take_decoded(psti_work *work, const psti_decoded *pictures)
     work->cursor = work->plan->decoded_stages;
 }
 
+static void take_views(psti_work *work)
+{
+    for (int p = work->plan->source_count; p < work->plan->picture_count; p++)
+        work->shots[p].facts = work->shots[work->plan->pictures[p].source].facts;
+}
+
 /* decoded: NULL, or the pictures in decoded form. */
 static int start(psti_work *work, psti_kit *kit, const psti_rng_key *key, const psti_input *inputs,
                  const psti_decoded *decoded, pst_error *err)
@@ -212,8 +222,10 @@ static int start(psti_work *work, psti_kit *kit, const psti_rng_key *key, const 
         take_decoded(work, decoded);
     else if (rc == 0)
         rc = read_headers(work, kit, err);
-    if (rc == 0)
+    if (rc == 0) {
+        take_views(work);
         rc = psti_work_decide(work, key, err);
+    }
     if (rc == 0)
         rc = check_outputs(work, err);
     if (rc == 0 && !decoded)
@@ -292,7 +304,7 @@ bool psti_work_at_decoded(const psti_work *work)
 bool psti_work_sound(const psti_work *work)
 {
     bool sound = true;
-    for (int p = 0; p < work->plan->picture_count; p++)
+    for (int p = 0; p < work->plan->source_count; p++)
         sound &= work->shots[p].sound;
     return sound;
 }
@@ -327,6 +339,8 @@ static size_t follow_picture(const psti_work *work, int p, size_t *extra)
         size_t bytes = 0;
         if (!(stage->pictures & (uint32_t)1 << p) || work->plan->pictures[p].overlay == s ||
             (!decodes && (s >= work->decided || !step->draw.act)))
+            continue;
+        if (stage->type.role == PSTI_ROLE_VIEWS)
             continue;
         if (decodes) {
             at = 0;

@@ -73,13 +73,13 @@ static void place_key(pst_field *field, size_t batch, size_t key_max, size_t *at
 static int describe_outputs(psti_feed *feed, layout *l, pst_error *err)
 {
     l->dense = true;
-    for (int i = 0; i < feed->spec.field_count; i++) {
+    for (int i = 0; i < feed->outputs; i++) {
         const psti_plan_output *o = &feed->out[i];
         pst_field *field = &l->field[i];
         describe(field, o->name, o->kind, o->dtype, o->layout, o->rank, o->shape);
         size_t bytes;
         const bool known = slot_bytes(field, &bytes);
-        const int want = feed->spec.fields[i].packing;
+        const int want = feed->spec.fields[o->input].packing;
         if (want == PST_DENSE && !known)
             return psti_fail(
                 err, PST_EFIELD, "batch", o->name,
@@ -99,7 +99,7 @@ static int describe_outputs(psti_feed *feed, layout *l, pst_error *err)
 int layout_make(psti_feed *feed, layout *l, pst_error *err)
 {
     memset(l, 0, sizeof *l);
-    const int outputs = feed->spec.field_count;
+    const int outputs = feed->outputs;
     const size_t batch = (size_t)feed->spec.batch;
     int rc = describe_outputs(feed, l, err);
     if (rc < 0)
@@ -291,7 +291,7 @@ static void seal_keys(pst_batch *block, const psti_feed *feed, const pst_field *
 void block_seal(pst_batch *block, const psti_feed *feed)
 {
     pst_batch_desc *desc = (pst_batch_desc *)block->base;
-    const int outputs = feed->spec.field_count;
+    const int outputs = feed->outputs;
     const uint32_t slots = (uint32_t)block->slots;
     pst_field *fields = (pst_field *)(block->base + sizeof *desc);
     if (feed->layout.dense)

@@ -161,7 +161,7 @@ static int open_ring_locked(psti_feed *feed, pst_error *err)
 static int feed_prepare(psti_feed *feed, pst_error *err)
 {
     psti_dataset_fields(feed->spec.data, &feed->source);
-    psti_plan_outputs(feed->spec.plan, &feed->out);
+    feed->outputs = psti_plan_outputs(feed->spec.plan, &feed->out);
     feed->fetches = psti_dataset_fetches(feed->spec.data);
     int rc = psti_dataset_start(feed->spec.data, err);
     if (rc < 0)

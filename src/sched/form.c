@@ -105,7 +105,7 @@ static bool rest_known(const task *t)
     size_t bytes;
     for (int i = 0; i < feed->spec.field_count; i++) {
         const int source = feed->spec.fields[i].source;
-        if (psti_plan_finish(feed->spec.plan, i))
+        if (psti_plan_is_picture(feed->spec.plan, i))
             continue;
         if (feed->source[source].member ||
             psti_dataset_value(feed->spec.data, t->id, source, &value, &bytes) == -EAGAIN)

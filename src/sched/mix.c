@@ -15,7 +15,7 @@ void mix_batch(const psti_feed *feed, pst_batch *block)
     if (desc->mix.kind == PST_MIX_NONE || psti_plan_mix_left(plan))
         return;
     const pst_field *fields = (const pst_field *)(block->base + sizeof *desc);
-    for (int i = 0; i < feed->spec.field_count; i++)
+    for (int i = 0; i < feed->outputs; i++)
         if (feed->out[i].mixed)
             psti_plan_mix_run(plan, &desc->mix, i, block->base + fields[i].data_offset,
                               block->valid, block->slots);

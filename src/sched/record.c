@@ -62,8 +62,8 @@ void record_count_locked(psti_feed *feed, record *rec)
 static int measure(record *rec, psti_feed *feed, const task *t, worker *w, size_t *total)
 {
     size_t at = 0;
-    for (int i = 0; i < feed->spec.field_count; i++) {
-        if (feed->source[feed->spec.fields[i].source].member) {
+    for (int i = 0; i < feed->outputs; i++) {
+        if (output_read(feed, i)) {
             rec->bytes[i] = psti_work_shape(w->work, i, rec->shape[i]);
         } else {
             const int rc = value_bytes(feed, i, t, &rec->bytes[i]);
@@ -90,9 +90,9 @@ int record_fill(record *rec, psti_feed *feed, const task *t, worker *w, uint64_t
         rc = PST_EBUDGET;
     if (rc < 0 || (rc = psti_buf_need(PSTI_MEM_SCHED, &rec->data, total)) < 0)
         return rc;
-    for (int i = 0; i < feed->spec.field_count; i++) {
+    for (int i = 0; i < feed->outputs; i++) {
         uint8_t *dst = rec->data.data + rec->offset[i];
-        if (feed->source[feed->spec.fields[i].source].member)
+        if (output_read(feed, i))
             psti_work_finish(w->work, &w->kit, i, dst);
         else
             value_write(feed, i, t, dst);
@@ -108,7 +108,7 @@ int record_fill(record *rec, psti_feed *feed, const task *t, worker *w, uint64_t
 /* Copies a record into its slot of a dense batch. */
 void record_write(const record *rec, psti_feed *feed, pst_batch *block, int slot)
 {
-    for (int i = 0; i < feed->spec.field_count; i++)
+    for (int i = 0; i < feed->outputs; i++)
         memcpy(block_slot(block, &feed->layout, i, slot), rec->data.data + rec->offset[i],
                rec->bytes[i]);
 }
@@ -147,7 +147,7 @@ static int place_fields(pst_batch *block, const psti_feed *feed, pst_field *fiel
 {
     size_t at = feed->layout.bytes; /* header, id, key, valid and what is dense */
     const size_t slots = (size_t)block->slots;
-    for (int i = 0; i < feed->spec.field_count; i++) {
+    for (int i = 0; i < feed->outputs; i++) {
         pst_field *field = &fields[i];
         if (field->packing == PST_DENSE)
             continue;
@@ -221,7 +221,7 @@ static void write_field(pst_batch *block, int output, const pst_field *field)
 
 int gather_seal(pst_batch *block, psti_feed *feed, pst_error *err)
 {
-    pst_field fields[PSTI_FIELDS_MAX + EXTRA_FIELDS];
+    pst_field fields[PSTI_OUTPUTS_MAX + EXTRA_FIELDS];
     memcpy(fields, feed->layout.field, sizeof fields);
     size_t total;
     if (place_fields(block, feed, fields, &total) < 0)
@@ -233,7 +233,7 @@ int gather_seal(pst_batch *block, psti_feed *feed, pst_error *err)
     block->bytes = total;
     memcpy(block->base + sizeof(pst_batch_desc), fields,
            (size_t)feed->layout.fields * sizeof *fields);
-    for (int i = 0; i < feed->spec.field_count; i++)
+    for (int i = 0; i < feed->outputs; i++)
         write_field(block, i, &fields[i]);
     block_seal(block, feed);
     return 0;

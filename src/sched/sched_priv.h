@@ -46,7 +46,7 @@ enum {
 /* Where the fields of a dense batch lie; made once a feed. */
 typedef struct layout {
     int fields; /* outputs + EXTRA_FIELDS */
-    pst_field field[PSTI_FIELDS_MAX + EXTRA_FIELDS];
+    pst_field field[PSTI_OUTPUTS_MAX + EXTRA_FIELDS];
     size_t bytes; /* of the whole block */
     bool dense;   /* every output has one shape */
 } layout;
@@ -91,8 +91,8 @@ struct record {
     record *next;
     psti_buf data;  /* all outputs, packed one after the other, each 64-aligned */
     size_t charged; /* bytes counted in pool->staged */
-    size_t offset[PSTI_FIELDS_MAX], bytes[PSTI_FIELDS_MAX];
-    int64_t shape[PSTI_FIELDS_MAX][PST_MAX_RANK];
+    size_t offset[PSTI_OUTPUTS_MAX], bytes[PSTI_OUTPUTS_MAX];
+    int64_t shape[PSTI_OUTPUTS_MAX][PST_MAX_RANK];
     int64_t id, position, share;
     uint64_t start;
     bool valid;
@@ -204,7 +204,8 @@ struct psti_feed {
     psti_feed *next;
     psti_feed_spec spec; /* data, plan, order: owned */
     const psti_source_field *source;
-    const psti_plan_output *out;
+    const psti_plan_output *out; /* what is delivered; of spec.fields[out[i].input] */
+    int outputs;
     bool fetches;       /* the caller's function brings the samples, see fetch.c */
     double fetch_bytes; /* of a sample that is fetched, a running mean */
     way way;
@@ -356,9 +357,11 @@ void task_done_locked(task *t);
 void task_count_locked(worker *w,
                        task *t); /* statistics; before the sample's batch can be published */
 void write_outputs(const psti_feed *feed, const task *t, worker *w, pst_batch *block, int slot);
+/* Whether an output is made of bytes that are read, not of a value of the listing. */
+bool output_read(const psti_feed *feed, int output);
 /* Bytes that a sample's value takes in a batch, and writing it there. */
-int value_bytes(const psti_feed *feed, int field, const task *t, size_t *bytes);
-void value_write(const psti_feed *feed, int field, const task *t, uint8_t *dst);
+int value_bytes(const psti_feed *feed, int output, const task *t, size_t *bytes);
+void value_write(const psti_feed *feed, int output, const task *t, uint8_t *dst);
 /* For code of task.c and fetch.c. */
 void task_runnable_locked(task *t);
 int value_of(const psti_feed *feed, int field, const task *t, const void **value, size_t *bytes);

@@ -16,7 +16,7 @@ static size_t align_up(size_t n)
 }
 
 typedef struct sketch {
-    pst_field field[PSTI_FIELDS_MAX + EXTRA_FIELDS];
+    pst_field field[PSTI_OUTPUTS_MAX + EXTRA_FIELDS];
     uint32_t fields;
     size_t bytes;
 } sketch;

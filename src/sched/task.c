@@ -122,7 +122,7 @@ static int64_t find_members(task *t)
     for (int i = 0; i < feed->spec.field_count; i++) {
         t->inputs[i] = (psti_input){NULL, 0, -1};
         if (!feed->source[feed->spec.fields[i].source].member ||
-            (t->cached && psti_plan_finish(feed->spec.plan, i)))
+            (t->cached && psti_plan_is_picture(feed->spec.plan, i)))
             continue;
         psti_read *read = &t->reads[t->read_count];
         const int rc =
@@ -470,12 +470,12 @@ static int check_label(const psti_plan_output *out, const void *value, size_t by
 static int check_values(const task *t, pst_error *err)
 {
     const psti_feed *feed = t->feed;
-    for (int i = 0; i < feed->spec.field_count; i++) {
+    for (int i = 0; i < feed->outputs; i++) {
         const void *value;
         size_t bytes, want = psti_dtype_bytes(feed->out[i].dtype);
-        if (feed->source[feed->spec.fields[i].source].member)
+        if (output_read(feed, i))
             continue;
-        if (value_of(feed, i, t, &value, &bytes) < 0)
+        if (value_of(feed, feed->out[i].input, t, &value, &bytes) < 0)
             return psti_fail(err, PST_EFIELD, "read", NULL, "the sample has no field %s",
                              feed->out[i].name);
         if (feed->out[i].classes) {
@@ -667,22 +667,27 @@ int value_of(const psti_feed *feed, int field, const task *t, const void **value
     return rc;
 }
 
-int value_bytes(const psti_feed *feed, int field, const task *t, size_t *bytes)
+bool output_read(const psti_feed *feed, int output)
+{
+    return feed->source[feed->spec.fields[feed->out[output].input].source].member;
+}
+
+int value_bytes(const psti_feed *feed, int output, const task *t, size_t *bytes)
 {
     const void *value;
-    const int rc = value_of(feed, field, t, &value, bytes);
-    if (rc == 0 && feed->out[field].classes)
-        *bytes = (size_t)feed->out[field].classes * sizeof(float);
+    const int rc = value_of(feed, feed->out[output].input, t, &value, bytes);
+    if (rc == 0 && feed->out[output].classes)
+        *bytes = (size_t)feed->out[output].classes * sizeof(float);
     return rc;
 }
 
-void value_write(const psti_feed *feed, int field, const task *t, uint8_t *dst)
+void value_write(const psti_feed *feed, int output, const task *t, uint8_t *dst)
 {
     const float one = 1;
-    const size_t classes = (size_t)feed->out[field].classes;
+    const size_t classes = (size_t)feed->out[output].classes;
     const void *value;
     size_t bytes;
-    if (value_of(feed, field, t, &value, &bytes) < 0)
+    if (value_of(feed, feed->out[output].input, t, &value, &bytes) < 0)
         return;
     if (classes) {
         memset(dst, 0, classes * sizeof one);
@@ -694,9 +699,9 @@ void value_write(const psti_feed *feed, int field, const task *t, uint8_t *dst)
 
 void write_outputs(const psti_feed *feed, const task *t, worker *w, pst_batch *block, int slot)
 {
-    for (int i = 0; i < feed->spec.field_count; i++) {
+    for (int i = 0; i < feed->outputs; i++) {
         uint8_t *dst = block_slot(block, &feed->layout, i, slot);
-        if (feed->source[feed->spec.fields[i].source].member)
+        if (output_read(feed, i))
             psti_work_finish(w->work, &w->kit, i, dst);
         else
             value_write(feed, i, t, dst);

@@ -18,6 +18,9 @@ static const char text[] =
 static const char one_text[] =
     "image: decode | resize(70) | random_crop(32) | normalize(half) ; mask: bytes";
 
+static const char views_text[] =
+    "decode | views(2: random_crop(32) | hflip(1), 1: resize(40)) | normalize(half)";
+
 static psti_input sample[3];
 
 static int run_work(psti_work *work, psti_kit *kit, const psti_plan *plan, uint64_t id,
@@ -30,7 +33,8 @@ static int run_work(psti_work *work, psti_kit *kit, const psti_plan *plan, uint6
         do
             rc = psti_work_step(work, kit, err);
         while (rc > 0);
-    for (int i = 0; rc == 0 && i < 3; i++) {
+    const psti_plan_output *all;
+    for (int i = 0; rc == 0 && i < psti_plan_outputs(plan, &all); i++) {
         int64_t shape[PST_MAX_RANK];
         CHECK(psti_work_shape(work, i, shape) <= sizeof out);
         psti_work_finish(work, kit, i, out);
@@ -87,12 +91,14 @@ static void every_allocation_may_fail(void)
 {
     fail_each(text, false);
     fail_each(one_text, false);
+    fail_each(views_text, false);
 }
 
 static void so_may_all_that_follow(void)
 {
     fail_each(text, true);
     fail_each(one_text, true);
+    fail_each(views_text, true);
 }
 
 static void a_work_that_ran_out_of_memory_works_again(void)

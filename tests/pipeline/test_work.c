@@ -402,7 +402,8 @@ static void need_covers_what_is_taken(void)
 {
     static const char *const texts[] = {
         "decode", "decode | resize(300)", "decode | random_resized_crop(64) | vflip",
-        "decode | pad(100) | resize((20, 900)) | center_crop(500) | hflip(1)"};
+        "decode | pad(100) | resize((20, 900)) | center_crop(500) | hflip(1)",
+        "decode | views(1: hflip(1), 3: resize(300) | vflip(1), 2: random_crop(50)) | hflip(1)"};
     size_t size;
     uint8_t *jpeg = jpeg_make(333, 444, 6, true, &size);
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
