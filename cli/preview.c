@@ -26,24 +26,38 @@ typedef struct preview_values {
 
 /* ---- the pipeline for display --------------------------------------------------------------- */
 
-static bool op_is(const char *op, size_t length, const char *name)
+/* The character that stands before the word at `at`, blanks aside; '\0' at the start. */
+static char before(const char *text, const char *at)
 {
-    const size_t wanted = strlen(name);
-    return length >= wanted && memcmp(op, name, wanted) == 0 &&
-           (length == wanted || strchr(" (", op[wanted]) != NULL);
+    while (at > text && at[-1] == ' ')
+        at--;
+    return at > text ? at[-1] : '\0';
 }
 
-/* Where the op that starts at text ends: at '|' or ';' outside brackets, or at the end. */
-static size_t op_length(const char *text)
+/* Whether an op of this name stands there: no field, no parameter, no part of a longer word. */
+static bool op_is(const char *text, const char *at, const char *name)
 {
+    const size_t length = strlen(name);
+    const char first = before(text, at);
+    if (strncmp(at, name, length) != 0 || (at > text && strchr(" |;:", at[-1]) == NULL))
+        return false;
+    if (first == '|' || first == ':')
+        return strchr(" (|;,)", at[length]) != NULL;
+    return (first == '\0' || first == ';') && strchr(" (|;", at[length]) != NULL;
+}
+
+/* Bytes of an op's name and its brackets. */
+static size_t op_length(const char *op)
+{
+    size_t i = strcspn(op, " (|;,)");
     int depth = 0;
-    size_t i = 0;
-    for (; text[i] != '\0'; i++) {
-        depth += text[i] == '(' || text[i] == '[';
-        depth -= text[i] == ')' || text[i] == ']';
-        if (depth == 0 && (text[i] == '|' || text[i] == ';'))
-            break;
-    }
+    if (op[i] != '(')
+        return i;
+    do {
+        depth += op[i] == '(';
+        depth -= op[i] == ')';
+        i++;
+    } while (op[i] != '\0' && depth > 0);
     return i;
 }
 
@@ -56,28 +70,25 @@ static void put(char *out, size_t *used, const char *text, size_t length)
     out[*used] = '\0';
 }
 
-/* The pipeline to run: hflip(0), which never flips, in the place of each normalize and to. */
+/* The pipeline to run: hflip(0), which never flips, in the place of each normalize and to; without
+ * ops on batches, since samples are shown one by one. */
 static void display_pipeline(const char *canonical, char out[PIPELINE_BYTES])
 {
-    static const char nothing[] = "hflip(0) ";
+    static const char nothing[] = "hflip(0)";
     size_t used = 0;
-    for (const char *at = canonical; *at != '\0';) {
-        const size_t length = op_length(at), blank = strspn(at, " ");
-        const char *op = at + blank;
-        const bool finish =
-            op_is(op, length - blank, "normalize") || op_is(op, length - blank, "to");
-        put(out, &used, finish ? nothing : op, finish ? sizeof nothing - 1 : length - blank);
-        at += length;
-        if (*at != '\0')
-            put(out, &used, *at++ == '|' ? "| " : "; ", 2);
+    for (const char *at = canonical; *at != '\0' && strncmp(at, "||", 2) != 0;) {
+        const bool finish = op_is(canonical, at, "normalize") || op_is(canonical, at, "to");
+        put(out, &used, finish ? nothing : at, finish ? sizeof nothing - 1 : 1);
+        at += finish ? op_length(at) : 1;
     }
 }
 
 /* ---- samples -------------------------------------------------------------------------------- */
 
-/* What is shown of each sample. */
+/* What is shown of each sample: first the fields to ask for, then those that come of them. */
+enum { PANELS_MOST = 64 };
 typedef struct panels {
-    char name[2][PST_NAME_BYTES];
+    char name[PANELS_MOST][PST_NAME_BYTES];
     int count;
 } panels;
 
@@ -123,6 +134,15 @@ static int open_job(const preview_values *v, pst_engine *engine, pst_dataset *da
         return fail_open(pipeline, &err);
     interrupt_job(*job);
     return CLI_OK;
+}
+
+/* The pictures that the job delivers: the fields, or the views of them. */
+static void list_panels(const pst_job *job, panels *p)
+{
+    pst_field_info info;
+    p->count = 0;
+    for (int i = 0; p->count < PANELS_MOST && pst_job_field(job, i, &info) == 0; i++)
+        memcpy(p->name[p->count++], info.name, sizeof info.name);
 }
 
 static int take_tiles(const preview_values *v, const pst_batch_desc *desc, const panels *p,
@@ -201,8 +221,10 @@ static int run_preview(const void *values)
         exit_code = fail_error(&err);
     if (exit_code == CLI_OK)
         exit_code = open_job(v, engine, data, &p, &job);
-    if (exit_code == CLI_OK)
+    if (exit_code == CLI_OK) {
+        list_panels(job, &p);
         exit_code = make_sheet(v, job, &p);
+    }
     if (exit_code == CLI_OK && pst_engine_bad_count(engine) > 0)
         say("%zu bad samples were left out; 'penstock inspect %s --deep' lists them",
             pst_engine_bad_count(engine), v->data);
@@ -244,8 +266,8 @@ const command command_preview = {
     .name = "preview",
     .summary = "a contact sheet of samples as the pipeline makes them, to look at",
     .about = "The sheet shows the pictures that a training run with the same seed and epoch starts "
-             "with, before normalisation. Masks get a "
-             "colour per index.",
+             "with, before normalisation and without ops on batches. Views stand side by side. "
+             "Masks get a colour per index.",
     .examples =
         "penstock preview photos --pipeline 'decode | random_resized_crop(224) | hflip | "
         "normalize(imagenet)' --out sheet.png\n"

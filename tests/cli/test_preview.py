@@ -59,3 +59,22 @@ def test_refusals(penstock, photos, tmp_path):
     done = penstock("preview", tmp_path / "none", "--pipeline", "decode", "--out", tmp_path / "s.png", check=False)
     assert done.code == 1 and "none" in done.err
     assert not (tmp_path / "s.png").exists()
+
+
+def test_views_stand_side_by_side(penstock, photos, tmp_path):
+    plain, finished = tmp_path / "plain.png", tmp_path / "finished.png"
+    for out, views in ((plain, "2: random_resized_crop(40) | hflip, 1: resize((20, 20))"),
+                       (finished, "2: random_resized_crop(40) | hflip | normalize(half), 1: resize((20, 20)) | to(f32)")):
+        penstock("preview", photos, "--pipeline", f"decode | views({views})", "--out", out, "--count", 4, "--columns", 2)
+    with Image.open(plain) as image:
+        assert image.size == (2 * 3 * 44 + 4, 2 * 44 + 4)
+    first = list(tiles(plain, 40, 6, 6))
+    assert (first[0] != first[1]).any() and (first[2][0] == first[2][0, 0]).all()  # the small one has a border
+    np.testing.assert_array_equal(np.asarray(Image.open(plain)), np.asarray(Image.open(finished)))
+
+
+def test_batch_ops_are_left_out(penstock, photos, tmp_path):
+    plain, mixed = tmp_path / "plain.png", tmp_path / "mixed.png"
+    penstock("preview", photos, "--pipeline", "decode | resize((40, 40))", "--out", plain)
+    penstock("preview", photos, "--pipeline", "decode | resize((40, 40)) | normalize(half) || mixup", "--out", mixed)
+    np.testing.assert_array_equal(np.asarray(Image.open(plain)), np.asarray(Image.open(mixed)))
