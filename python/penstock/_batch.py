@@ -30,7 +30,8 @@ def as_array(view: _penstock.View) -> Any:
 class Batch(tuple):
     """One batch: ``x, y = batch``, ``batch.image``, ``batch["image"]``, ``batch[0]``.
 
-    Fields come in order; a dataset of images and labels gives exactly these two. They are numpy arrays, or torch tensors when the
+    Fields come in order; a dataset of images and labels gives exactly these two, and with ``views`` in the pipeline each
+    view is a field: ``image_0, image_1, label = batch``. They are numpy arrays, or torch tensors when the
     loader has a device, over the engine's memory without a copy. A ragged field is a list with one array per sample, a
     text field a list of str. A padded field is one array; ``lengths(name)`` has the samples' true sizes. bf16 has no
     numpy type: there its bits come as uint16, and ``dtypes`` says "bf16".
@@ -173,9 +174,11 @@ def copied_batch(raw: _penstock.Batch, values: dict[str, Any], kept: dict[str, A
 
 
 def field_order(names: tuple[str, ...]) -> tuple[str, ...]:
-    """The fields in the order in which a batch unpacks: image before label where these are all."""
+    """The fields in the order in which a batch unpacks: image, or its views, before label where these are all."""
     fields = tuple(name for name in names if name not in _ALWAYS_THERE)
-    return ("image", "label") if sorted(fields) == ["image", "label"] else fields
+    images = tuple(name for name in fields if name != "label")
+    views = tuple(f"image_{place}" for place in range(len(images)))
+    return (*images, "label") if "label" in fields and images in (("image",), views) else fields
 
 
 @functools.lru_cache(maxsize=64)

@@ -23,7 +23,10 @@ def names() -> list[str]:
 
 
 def views(*groups: tuple[int, Pipeline | str]) -> Pipeline:
-    """Several outputs from one decoded picture: ``views((2, ops.random_resized_crop(224)), (8, …))``."""
+    """Several outputs from one decoded picture: ``views((2, ops.random_resized_crop(224)), (8, …))``.
+
+    Each is a field of the batch, ``image_0``, ``image_1``, …, in the order written.
+    """
     return _of_chains("views", groups)
 
 
