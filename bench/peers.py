@@ -29,7 +29,7 @@ PEERS = {
     "dali": (["nvidia-dali-cuda120", "numpy", "pillow"], False),
     "tfdata": (["tensorflow-cpu", "pillow"], False),
     "grain": (["grain", "numpy", "pillow"], False),
-    "ffcv": (["ffcv", "pillow"], True),
+    "ffcv": (["ffcv", "numpy<2", "pillow"], True),
 }
 
 
