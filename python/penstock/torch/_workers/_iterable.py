@@ -205,7 +205,7 @@ class IterableRunner:
 
     def _drop(self, where: int, kind: int) -> None:
         if kind == OBJECT:
-            _codec.load(self._arena, where)
+            _codec.discard(self._arena, where)
         elif kind == ERROR:
             self._arena.release(where)
 
@@ -270,7 +270,7 @@ class IterableRunner:
                 raise StopIteration
             try:
                 records = self._pool.receive(None if deadline is None else deadline - time.monotonic())
-            except RuntimeError as error:
+            except Exception as error:
                 if self._pool.closed:
                     self._broken = str(error)
                 raise

@@ -22,7 +22,7 @@ from ._tasks import (
     AGAIN, BLOCK, CHOOSING, CLOSED, DIRECT, DIRECT_TEXT, EPOCH, ERROR, FAILED, FILLED, FILLED_BITS, HINT_BLOCK,
     HINT_LAYOUT, HINTED, IN_SLOT, IN_SLOT_TEXT, LAYOUT, LEFT, LOOSE, LOOSE_LAYOUT, MODE, NEVER_SPREAD, OBJECT, ODD, OWN,
     RESULT, RESULT_AT, RING, ROW,
-    ROWS, SPREAD, STATE, STOP, TOKEN, TOGETHER, UNCHOSEN, UNREAD, WHOLE, Task,
+    ROWS, SPREAD, STATE, STOP, TOKEN, TOGETHER, UNCHOSEN, UNPLACED, UNREAD, WHOLE, Task,
 )  # fmt: skip
 
 _QUICK_NS = 50_000  # samples quicker than this are taken a few at a time
@@ -94,6 +94,7 @@ class MapWorker(Worker):
                 sample = self._made(task, position, index)
             except _Failed as failed:
                 how, error = FAILED, failed.args[0]
+        source = task
         if self.setup.regroup:
             place = self._place(task)
             if place is None:
@@ -106,6 +107,8 @@ class MapWorker(Worker):
         elif how == AGAIN:
             where = _codec.store(self.region, pickle.dumps(index)) if self.setup.regroup else 0
             self._mark(task, number, AGAIN, where, position)
+        if self.setup.regroup:
+            atomic_add(self.words, source.w + UNPLACED, -1)
         self._count_down(task)
 
     def _made(self, task: Task, position: int, index: Any) -> Any:
@@ -123,16 +126,20 @@ class MapWorker(Worker):
         return packed(error, f"in DataLoader worker process {self.id}, {what}")
 
     def _place(self, task: Task) -> tuple[Task, int] | None:
-        """Regrouping: the next free place of the epoch; None if the epoch is over."""
+        """Regrouping: the next free place of the epoch; None if the epoch is over.
+
+        Its batch is looked up before the place is claimed. While nobody has the place, all batches from its own on are
+        under way, fewer than the ring has words; a moment after the claim the others may have filled so many that the
+        trainer uses the word again, for this epoch or the next."""
         words = self.words
         while True:
-            filled = words[FILLED]
+            filled = atomic_add(words, FILLED, 0)
             if filled >> FILLED_BITS != task.epoch:
                 return None
+            batch, number = divmod(filled & ((1 << FILLED_BITS) - 1), words[_tasks.BATCH_SIZE])
+            offset = words[RING + batch % self.setup.ring]
             if atomic_swap_if(words, FILLED, filled, filled + 1):
-                break
-        batch, number = divmod(filled & ((1 << FILLED_BITS) - 1), words[_tasks.BATCH_SIZE])
-        return self._task(words[RING + batch % self.setup.ring]), number
+                return self._task(offset), number
 
     def _mark(self, task: Task, number: int, how: int, where: int, position: int, layout: int = 0) -> None:
         words, row = self.words, task.w + ROWS + ROW * number
@@ -250,6 +257,7 @@ class MapWorker(Worker):
             self._finish(task)
 
     def _close(self, task: Task, result: int, where: int = 0) -> None:
+        """The trainer may use the task again from here on: nothing of it is looked at any more."""
         words, w = self.words, task.w
         words[w + RESULT], words[w + RESULT_AT] = result, where
         atomic_add(words, w + CLOSED, 1)
@@ -265,9 +273,10 @@ class MapWorker(Worker):
         elif columns := self._columns(task):
             self._close(task, DIRECT_TEXT, _codec.store(self.region, pickle.dumps(columns)))
         else:
-            self._close(task, *self._collated(task))
+            result, where = self._collated(task)
             if words[w + STATE] == OWN:
                 self.arena.release(words[w + BLOCK])
+            self._close(task, result, where)
 
     def _columns(self, task: Task) -> list[tuple[Any, ...]] | None:
         """The text of a batch whose samples all lie in their slots, leaf by leaf."""
@@ -283,9 +292,10 @@ class MapWorker(Worker):
         try:
             for number in range(task.count):
                 samples.append(self._sample(task, number))
-        except _Failed as failed:
+        except Exception as error:  # not _Failed: a sample that could be pickled and cannot be unpickled
             _tasks.discard_samples(self.arena, task.offset, len(samples) + 1)
-            return ERROR, _codec.store(self.region, failed.args[0])
+            text = error.args[0] if isinstance(error, _Failed) else self._packed(error, self._names(task))
+            return ERROR, _codec.store(self.region, text)
         if not self.direct:
             self._decide(task)
         return self._called(lambda: samples, task)
@@ -294,8 +304,14 @@ class MapWorker(Worker):
         try:
             return OBJECT, self.collate(data())
         except Exception as error:
-            what = f"with the samples {traceback_note(task.indices)}"
-            return ERROR, _codec.store(self.region, self._packed(error, what))
+            return ERROR, _codec.store(self.region, self._packed(error, self._names(task)))
+
+    def _names(self, task: Task) -> str:
+        if not self.setup.regroup:
+            return f"with the samples {traceback_note(task.indices)}"
+        first = task.w + ROWS + 2
+        positions = [self.words[row] for row in range(first, first + ROW * task.count, ROW)]
+        return f"with the samples at the positions {traceback_note(positions)} of the epoch"
 
     def _sample(self, task: Task, number: int) -> Any:
         """A sample as its dataset gave it, from wherever it lies."""
@@ -310,6 +326,8 @@ class MapWorker(Worker):
             raise _Failed(_codec.take(self.arena, where))
         if how == AGAIN:
             return self._again(task, number, where, position)
+        if how not in (IN_SLOT, IN_SLOT_TEXT):
+            raise RuntimeError(f"sample {number} of a batch was counted and never placed: an error of penstock's own")
         texts = pickle.loads(_codec.take(self.arena, where)) if how == IN_SLOT_TEXT else []
         if task.layout is None:
             self._choose(task, _ANY)

@@ -29,7 +29,7 @@ _WINDOW_BATCHES, _WINDOW_SAMPLES = 8, 512
 class _Batch:
     """A batch under way: its number in the epoch and its task."""
 
-    __slots__ = ("number", "offset", "serial", "count", "block", "layout", "done", "taken")
+    __slots__ = ("number", "offset", "serial", "count", "block", "layout", "done", "taken", "freed")
 
     def __init__(self, number: int, offset: int, serial: int, count: int) -> None:
         self.number, self.offset, self.serial, self.count = number, offset, serial, count
@@ -37,6 +37,7 @@ class _Batch:
         self.layout: Layout | None = None
         self.done = False
         self.taken = False  # handed out, so nothing of it is ours any more
+        self.freed = False  # its task's memory may be another's by now
 
 
 class MapRunner:
@@ -186,7 +187,7 @@ class MapRunner:
         words, still = self._arena.words, []
         last_word = _tasks.UNREAD if self._regroup else _tasks.CLOSED
         for group in self._limbo:
-            if any(bool(words[(batch.offset >> 3) + last_word]) == self._regroup for batch in group):
+            if any(bool(atomic_add(words, (batch.offset >> 3) + last_word, 0)) == self._regroup for batch in group):
                 still.append(group)
                 continue
             for batch in group:
@@ -204,7 +205,7 @@ class MapRunner:
             _tasks.discard(self._arena, batch.offset)
             return
         if result == _tasks.OBJECT:
-            _codec.load(self._arena, where)
+            _codec.discard(self._arena, where)
         elif where:
             self._arena.release(where)
         if result in (_tasks.DIRECT, _tasks.DIRECT_TEXT) and words[w + _tasks.STATE] == _tasks.OWN:
@@ -213,6 +214,7 @@ class MapRunner:
     def _free(self, batch: _Batch, *, block_used: bool) -> None:
         if batch.block and not block_used:
             self._arena.release(batch.block)
+        batch.freed = True
         self._arena.release(batch.offset)
 
     # Handing out work
@@ -234,7 +236,7 @@ class MapRunner:
         if not self._regroup:
             return True
         words, inputs = self._arena.words, self._inputs
-        while inputs and not words[(inputs[0].offset >> 3) + _tasks.UNREAD]:
+        while inputs and (inputs[0].freed or not words[(inputs[0].offset >> 3) + _tasks.UNPLACED]):
             inputs.popleft()
         window = self._window or max(_WINDOW_BATCHES, -(-_WINDOW_SAMPLES // max(self._batch_size, 1)))
         return not inputs or self._number - inputs[0].number < window
@@ -313,7 +315,11 @@ class MapRunner:
         batch = self._wait()
         self._waited += time.perf_counter() - began
         self._flying.pop(batch.offset)
-        self._fill()
+        try:
+            self._fill()
+        except BaseException:  # the sampler's: as with torch, this batch is lost
+            self._limbo.append([batch])
+            raise
         return self._take(batch)
 
     def _first_done(self) -> _Batch | None:
@@ -331,7 +337,7 @@ class MapRunner:
                 raise StopIteration
             try:
                 records = self._pool.receive(None if deadline is None else deadline - time.monotonic())
-            except RuntimeError as error:
+            except Exception as error:
                 if self._pool.closed:
                     self._broken = str(error)
                 raise
@@ -392,7 +398,7 @@ class MapRunner:
             self._arena.release(batch.block)
             batch.block, batch.taken = 0, True
         if not self._regroup:
-            self._arena.release(batch.offset)
+            self._free(batch, block_used=True)
             return
         self._held.append(batch)
         still = []
@@ -400,7 +406,7 @@ class MapRunner:
             if self._arena.words[(held.offset >> 3) + _tasks.UNREAD]:
                 still.append(held)
             else:
-                self._arena.release(held.offset)
+                self._free(held, block_used=True)
         self._held = still
 
     def _layout_at(self, where: int) -> Layout:

@@ -6,8 +6,10 @@ The trainer writes it, then sends one token for each sample (or one for the whol
 worker reads; so a free worker takes the next sample, and a dead trainer is an end of file. Whoever brings `LEFT` to 0
 finishes the batch and sends a record back.
 
-A task is used again when it is `CLOSED`, which is the last word its finisher writes; the serial tells a reader which
-use it is looking at.
+A task is used again when it is `CLOSED`, which is the last thing its finisher does with it; the serial tells a reader
+which use it is looking at. With regrouping a sample of one task is placed in another: the sample's own task counts it in
+`UNPLACED` until it is placed (before the other's `LEFT`, so where nothing is left nothing is unplaced) and in `UNREAD`
+until its worker has left both, which is when their memory may be used again.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ BUSY_NS, SAMPLES, INIT_ERROR, COUNTERS = 0, 1, 2, 8  # words of a worker
 
 # Words of a task.
 SERIAL, TASK_EPOCH, COUNT, LEFT, STATE, BLOCK, LAYOUT, POSITION, SEED = range(9)
-RESULT, RESULT_AT, HINT_BLOCK, HINT_LAYOUT, KIND, INDEX_BYTES, ODD, CLOSED, UNREAD = range(9, 18)
+RESULT, RESULT_AT, HINT_BLOCK, HINT_LAYOUT, KIND, INDEX_BYTES, ODD, CLOSED, UNREAD, UNPLACED = range(9, 19)
 ROWS = 24
 ROW = 4  # words: how the sample came, where, its position in the epoch, its layout
 
@@ -69,7 +71,7 @@ def write_task(
     fields = array("q", bytes(8 * ROWS))
     fields[SERIAL], fields[TASK_EPOCH], fields[COUNT], fields[LEFT] = serial, epoch, count, max(count, 1)
     fields[POSITION], fields[SEED], fields[KIND], fields[INDEX_BYTES] = position, seed, kind, len(payload)
-    fields[UNREAD] = count
+    fields[UNREAD] = fields[UNPLACED] = count
     words[w : w + ROWS] = memoryview(fields)
     start = offset + (ROWS + ROW * count) * 8
     region.arena.map[offset + 8 * ROWS : start] = bytes(start - offset - 8 * ROWS)
@@ -100,10 +102,7 @@ def discard_samples(arena: Arena, offset: int, first: int) -> None:
     for row in range(w + ROWS + ROW * first, w + ROWS + ROW * words[w + COUNT], ROW):
         how, where = words[row], words[row + 1]
         if how == LOOSE:
-            try:
-                _codec.load(arena, where)  # whose arrays give back their chunks as they go
-            except Exception:
-                continue
+            _codec.discard(arena, where)
         elif where:
             arena.release(where)
 

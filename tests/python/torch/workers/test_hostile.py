@@ -147,6 +147,42 @@ def test_an_error_in_worker_init_fn():
     runner = started(Squares(), worker_init_fn=init)
     with pytest.raises(ZeroDivisionError, match="init"):
         runner.next()
+    with pytest.raises(RuntimeError, match="init"):
+        runner.next()
+
+
+def never_back():
+    raise LookupError("does not come back")
+
+
+class NeverBack:
+    def __reduce__(self):
+        return never_back, ()
+
+
+def test_a_sample_that_cannot_be_unpickled_is_an_error_of_its_batch():
+    class Some(Squares):
+        def __getitem__(self, index):
+            return NeverBack() if index == 2 else super().__getitem__(index)
+
+    runner = started(Some())
+    with pytest.raises(LookupError, match="does not come back"):
+        runner.next()
+    assert len(rest(runner)) == 7
+
+
+def test_an_error_in_the_sampler_leaves_the_rest_usable():
+    def some():
+        yield from batches(32)
+        raise LookupError("sampler")
+
+    runner = started(Squares(), persistent=True)
+    runner.start_epoch(some(), 5)
+    with pytest.raises(LookupError, match="sampler"):
+        rest(runner)
+    runner.start_epoch(batches(), 5)
+    assert len(rest(runner)) == 8 and not runner._limbo
+    runner.shutdown()
 
 
 def test_an_error_in_an_iterable():
