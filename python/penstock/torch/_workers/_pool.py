@@ -24,6 +24,7 @@ import torch.multiprocessing  # noqa: F401  teaches multiprocessing how tensors 
 from . import _codec, _tasks
 from ._arena import Arena
 from ._errors import death_text, unpacked
+from ._interrupt import LaterInterrupt
 from ._process import Descriptor, Setup, Worker, main
 
 _F_SETPIPE_SZ = 1031
@@ -31,6 +32,7 @@ _PIPE_BYTES = 1 << 20
 _PATIENCE_S = 5.0  # as long as torch waits for a worker that is in user code before it is terminated
 
 _pools: weakref.WeakSet[Pool] = weakref.WeakSet()
+_is_over = False  # the interpreter is about to end
 
 
 class Pool:
@@ -88,10 +90,11 @@ class Pool:
         if freeze:
             gc.freeze()
         try:
-            for number in range(setup.num_workers):
-                process = ctx.Process(target=main, args=(kind, setup, number), daemon=True)
-                process.start()
-                self.processes.append(process)
+            with LaterInterrupt():
+                for number in range(setup.num_workers):
+                    process = ctx.Process(target=main, args=(kind, setup, number), daemon=True)
+                    process.start()
+                    self.processes.append(process)
         finally:
             if freeze:
                 gc.unfreeze()
@@ -104,7 +107,9 @@ class Pool:
             setup.arena.close_fd()
 
     def in_child(self) -> None:
-        """After fork: this process neither owns the workers nor may keep their pipes from ending."""
+        """After fork: this process neither owns the workers nor may keep their pipes from ending. multiprocessing would
+        terminate them when this process ends, since its list of children was copied too."""
+        getattr(multiprocessing.process, "_children", set()).difference_update(self.processes)
         for end in (*self._writers, self._result):
             end.close()
         if not self.starting:
@@ -115,6 +120,8 @@ class Pool:
 
     def send(self, data: bytes, lane: int = 0) -> None:
         """Tokens to the workers, never blocking: what the pipe does not take goes when it does."""
+        if self.closed:
+            self._leave()
         self._backlog[lane].append(data)
         self._flush(lane)
 
@@ -144,6 +151,8 @@ class Pool:
         """Records that have come, waiting for at least one; an empty list when the time is over.
 
         Raises RuntimeError if a worker died, and what a worker raised when it started."""
+        if self.closed:
+            self._leave()
         records = self._records()
         if records:
             return records
@@ -155,6 +164,8 @@ class Pool:
         finally:
             for lane in full:
                 self._poll.unregister(self._writers[lane].fd)
+        if self.closed:
+            self._leave()
         records = self._records()
         if not records:
             self._check_deaths([self._by_fd[fd] for fd, _ in events if fd in self._by_fd])
@@ -186,6 +197,12 @@ class Pool:
             text = death_text(number, process.pid, process.exitcode)
             self.shutdown(patience=0)
             raise RuntimeError(text)
+
+    def _leave(self) -> None:
+        """Another thread ended the workers meanwhile. At the interpreter's end that is no news to a daemon thread."""
+        if _is_over:
+            raise SystemExit
+        raise RuntimeError("the workers were shut down while this thread waited for a batch")
 
     # Ending
 
@@ -235,6 +252,8 @@ def _forget_pools() -> None:
 
 def _end_pools() -> None:
     """Before the interpreter takes itself apart. Nobody waits for user code then, as in torch."""
+    global _is_over
+    _is_over = True
     for pool in list(_pools):
         pool.shutdown(patience=0)
 
