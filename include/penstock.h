@@ -258,14 +258,39 @@ PST_API const char *pst_dataset_split_name(const pst_dataset *data, int index);
  * -ENOENT. */
 PST_API int pst_dataset_split(const pst_dataset *data, const char *name, const int64_t **ids,
                               int64_t *count);
+/* Labels of all samples by id; owned by the dataset. NULL where some samples have none, or they
+ * come with the samples. */
+PST_API const int64_t *pst_dataset_labels(const pst_dataset *data);
 PST_API void pst_dataset_revision(const pst_dataset *data, uint8_t out[16]);
-/* "folder", "tar", "manifest", "file", "custom"; static storage. */
+/* "folder", "tar", "manifest", "file", "files", "custom"; static storage. */
 PST_API const char *pst_dataset_kind(const pst_dataset *data);
 /* Reads one field's stored bytes. *out is malloc'ed and becomes the caller's (free with pst_free).
  */
 PST_API int pst_dataset_read(const pst_dataset *data, int64_t id, const char *field, void **out,
                              size_t *bytes, pst_error *err);
 PST_API void pst_free(void *memory);
+
+/* ---- a list of files --------------------------------------------------------------------------
+ */
+
+/* Pictures by the caller's own list: samples in the given order, the id is the place in the list.
+ * The list is trusted as the program itself is: links are followed wherever they lead, and a file
+ * may stand in it more than once. No file is looked at before it is first read, so a missing one is
+ * a bad sample when its turn comes. The revision is that of paths and labels, not of the files. */
+typedef struct pst_files {
+    size_t size;              /* sizeof(pst_files) */
+    int64_t count;            /* (1..) */
+    const char *const *paths; /* UTF-8, without control characters; relative ones start from the
+                                 working directory of this moment; copied */
+    const int64_t *labels;    /* one for each; copied (NULL = no labels) */
+    const char *root; /* a folder; paths that begin with it and a slash are kept, shown as keys and
+                         hashed without it (NULL = none) */
+    const char *const *classes; /* names in label order; copied (NULL = none) */
+    int64_t class_count;
+} pst_files;
+
+PST_API void pst_files_init(pst_files *spec);
+PST_API int pst_dataset_files(const pst_files *spec, pst_dataset **out, pst_error *err);
 
 /* ---- datasets of your own ----------------------------------------------------------------------
  */

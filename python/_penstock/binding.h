@@ -135,6 +135,8 @@ struct source *pyp_calls_source(struct calls *calls);
 /* Lets go of the functions, once nobody runs them any more; what they raised stays. */
 void pyp_calls_drop(struct calls *calls);
 void pyp_calls_free(void *calls);
+/* files.c: a dataset from a list of paths */
+PyObject *pyp_files_dataset(PyObject *module, PyObject *args, PyObject *kwargs);
 
 /* custom.c, source.c: datasets that a Python object reads for */
 PyObject *pyp_custom_dataset(PyObject *module, PyObject *args, PyObject *kwargs);

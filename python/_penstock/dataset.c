@@ -156,6 +156,17 @@ static PyObject *dataset_classes(PyObject *self, void *closure)
     return classes;
 }
 
+/* labels: a View of all of them, or None */
+static PyObject *dataset_labels(PyObject *self, void *closure)
+{
+    (void)closure;
+    const int64_t *labels = pst_dataset_labels(data_of(self));
+    const int64_t count = pst_dataset_count(data_of(self));
+    if (labels == NULL)
+        Py_RETURN_NONE;
+    return pyp_view_new(pyp_state(self), self, labels, PST_I64, 1, &count, 0);
+}
+
 static PyObject *dataset_splits(PyObject *self, void *closure)
 {
     (void)closure;
@@ -235,9 +246,11 @@ static PyGetSetDef dataset_getset[] = {
     {"fields", dataset_fields, NULL, "(name, kind, dtype, shape, format, optional) for each field.",
      NULL},
     {"classes", dataset_classes, NULL, "Class names in label order.", NULL},
+    {"labels", dataset_labels, NULL,
+     "View of all labels by id; None where some have none or they come with the samples.", NULL},
     {"splits", dataset_splits, NULL, "Names of the splits.", NULL},
     {"revision", dataset_revision, NULL, "16 bytes that change when any sample does.", NULL},
-    {"kind", dataset_kind, NULL, "'folder', 'tar', 'manifest', 'file' or 'custom'.", NULL},
+    {"kind", dataset_kind, NULL, "'folder', 'tar', 'manifest', 'file', 'files' or 'custom'.", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 

@@ -13,6 +13,7 @@
 
 #include <errno.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 /* How long a signal may wait to be seen. */
@@ -254,12 +255,12 @@ static void leave(PyObject *self)
 /* ---- batches --------------------------------------------------------------------------------- */
 
 /* One bounded wait: as pst_job_next, and 0 when turn `turn` is over. The consumer only. */
-static int wait_slice(job_object *self, pst_job *job, uint64_t turn, pst_batch **batch)
+static int wait_slice(job_object *self, pst_job *job, uint64_t turn, int64_t ns, pst_batch **batch)
 {
     if (turn != self->turn || self->turn_is_over)
         return 0;
     PyThreadState *thread = PyEval_SaveThread();
-    const int rc = pst_job_next(job, SLICE_NS, batch);
+    const int rc = pst_job_next(job, ns, batch);
     PyEval_RestoreThread(thread);
     self->turn_is_over = rc == 0;
     return rc;
@@ -276,19 +277,38 @@ static PyObject *raise_error(PyObject *self, const pst_error *err, int code)
     return pyp_raise_from(pyp_state(self), from, err, code);
 }
 
-/* next(turn): a Batch, or None when the turn is over */
-static PyObject *job_next(PyObject *self, PyObject *arg)
+static double seconds_now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+/* Nanoseconds to wait at once; end 0 = no end. */
+static int64_t slice_until(double end)
+{
+    const double left_ns = (end - seconds_now()) * 1e9;
+    if (end == 0 || left_ns > (double)SLICE_NS)
+        return SLICE_NS;
+    return left_ns > 0 ? (int64_t)left_ns : 0;
+}
+
+/* next(turn, timeout=0): a Batch, or None when the turn is over; TimeoutError after so many seconds,
+ * 0 = never */
+static PyObject *job_next(PyObject *self, PyObject *args)
 {
     uint64_t turn;
-    if (!pyp_as_u64(arg, &turn))
+    double timeout = 0;
+    if (!PyArg_ParseTuple(args, "O&|d:next", pyp_as_u64, &turn, &timeout))
         return NULL;
+    const double end = timeout > 0 ? seconds_now() + timeout : 0;
     for (;;) {
         pst_job *job = enter(self);
         if (job == NULL)
             return NULL;
         pst_batch *batch = NULL;
         pst_error err = {0};
-        const int rc = wait_slice((job_object *)self, job, turn, &batch);
+        const int rc = wait_slice((job_object *)self, job, turn, slice_until(end), &batch);
         if (rc < 0 && rc != -ETIMEDOUT && rc != -ECANCELED)
             pst_job_error(job, &err);
         leave(self);
@@ -300,6 +320,10 @@ static PyObject *job_next(PyObject *self, PyObject *arg)
             return raise_error(self, &err, rc == -ECANCELED ? PST_ECLOSED : rc);
         if (PyErr_CheckSignals() < 0)
             return NULL;
+        if (end != 0 && seconds_now() >= end) {
+            PyErr_SetString(PyExc_TimeoutError, "no batch was ready in time");
+            return NULL;
+        }
     }
 }
 
@@ -540,7 +564,9 @@ static PyObject *job_memory(PyObject *self, PyObject *unused)
 
 static PyMethodDef job_methods[] = {
     {"begin", job_begin, METH_O, "begin(epoch or None) -> turn"},
-    {"next", job_next, METH_O, "next(turn) -> Batch, or None when the turn is over"},
+    {"next", job_next, METH_VARARGS,
+     "next(turn, timeout=0) -> Batch, or None when the turn is over; TimeoutError after so many "
+     "seconds (0 = never)"},
     {"try_next", job_try_next, METH_O, "try_next(turn) -> Batch, or None when none is ready"},
     {"state", job_state, METH_NOARGS, "state() -> bytes: what was handed out so far"},
     {"load_state", job_load_state, METH_O, "load_state(bytes)"},

@@ -236,6 +236,9 @@ static PyMethodDef module_methods[] = {
     {"custom", (PyCFunction)(void (*)(void))pyp_custom_dataset, METH_VARARGS | METH_KEYWORDS,
      "custom(object, count, name, *, threads=0, fields, labels=None, key=None, revision=None) -> "
      "Dataset of what object.read(id) gives"},
+    {"files", (PyCFunction)(void (*)(void))pyp_files_dataset, METH_VARARGS | METH_KEYWORDS,
+     "files(paths, labels=None, classes=None, root=None) -> Dataset of these pictures, in this "
+     "order"},
     {"_end", pyp_sources_end, METH_NOARGS, "Called when the interpreter ends."},
     {"_after_fork", pyp_sources_after_fork, METH_NOARGS, "Called in a forked child."},
     {NULL, NULL, 0, NULL},

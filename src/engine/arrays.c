@@ -15,7 +15,7 @@ enum { LOOKS = 8, HEAD_BYTES = 12 + 10000 };
 static int look_at(const psti_dataset *data, int64_t id, int field, uint8_t *buf, psti_field *out)
 {
     psti_extent at;
-    int rc = psti_dataset_extent(data, id, field, &at);
+    int rc = psti_dataset_extent(data, id, field, &at); /* arrays are in no list of files */
     if (rc < 0)
         return rc;
     const uint64_t size = at.length;

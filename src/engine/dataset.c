@@ -55,6 +55,26 @@ int pst_dataset_custom(const pst_custom *spec, pst_dataset **out, pst_error *err
     return 0;
 }
 
+void pst_files_init(pst_files *spec)
+{
+    memset(spec, 0, sizeof *spec);
+    spec->size = sizeof *spec;
+}
+
+int pst_dataset_files(const pst_files *spec, pst_dataset **out, pst_error *err)
+{
+    pst_dataset *data = psti_calloc(PSTI_MEM_ENGINE, 1, sizeof *data);
+    if (!data)
+        return psti_fail(err, -ENOMEM, "dataset", NULL, "out of memory");
+    const int rc = psti_dataset_files(spec, &data->data, err);
+    if (rc < 0) {
+        psti_free(data);
+        return rc;
+    }
+    *out = data;
+    return 0;
+}
+
 void pst_dataset_close(pst_dataset *data)
 {
     if (!data)
@@ -105,6 +125,7 @@ int pst_dataset_sample(const pst_dataset *data, int64_t id, pst_sample_info *out
     if (id < 0 || id >= psti_dataset_count(data->data))
         return -ENOENT;
     out->key = psti_dataset_key(data->data, id);
+    psti_dataset_look(data->data, id); /* of a file that is missing: 0 bytes */
     psti_id128_store(psti_dataset_identity(data->data, id), out->identity);
     out->bytes = psti_dataset_sample_bytes(data->data, id);
     out->label = -1;
@@ -125,6 +146,11 @@ const char *pst_dataset_class(const pst_dataset *data, int64_t label)
 int64_t pst_dataset_class_count(const pst_dataset *data)
 {
     return psti_dataset_classes(data->data);
+}
+
+const int64_t *pst_dataset_labels(const pst_dataset *data)
+{
+    return psti_dataset_labels(data->data);
 }
 
 int pst_dataset_split_count(const pst_dataset *data)
@@ -152,7 +178,9 @@ void pst_dataset_revision(const pst_dataset *data, uint8_t out[16])
 static int read_member(psti_dataset *data, int64_t id, int field, void **out, size_t *bytes)
 {
     psti_extent at;
-    int rc = psti_dataset_extent(data, id, field, &at);
+    int rc = psti_dataset_look(data, id);
+    if (rc == 0)
+        rc = psti_dataset_extent(data, id, field, &at);
     if (rc < 0)
         return rc;
     if (at.length > SIZE_MAX / 2)

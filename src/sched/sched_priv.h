@@ -178,6 +178,7 @@ struct task {
     uint64_t fetch_charged; /* bytes counted for it: expected, then those that came */
     uint64_t submitted_ns, read_ns;
     bool unread; /* the worker that takes it tries to read it on the spot */
+    bool unseen; /* its files were not looked at yet: that worker does so first */
     int tries;
     /* Its decoded form, if the cache has it; else whether it should be made. */
     const psti_cache_entry *cached;
@@ -239,7 +240,8 @@ struct psti_feed {
 
     record *free_records;
     damage_map damage;
-    task *runnable; /* by order */
+    uint64_t unseen_bytes; /* of the largest sample that had to be looked at first */
+    task *runnable;        /* by order */
 
     uint64_t wait_since; /* the consumer's own: when a wait began that timed out; 0 = none */
     atomic_uint wake;    /* consumers wait on it; partner: psti_feed_next */

@@ -231,6 +231,7 @@ static void aim(task *t, psti_feed *feed, run *r)
     t->position = run_position(r, t->share, &t->valid);
     psti_epoch_at(r->epoch, t->position, &t->id, &t->occurrence);
     t->tries = 0;
+    t->unseen = false;
     t->batch = NULL;
 }
 
@@ -272,9 +273,16 @@ static int members_of(const psti_feed *feed)
     return count;
 }
 
+/* A sample whose size is not known yet counts as the feed's largest so far. */
 static int read_aim_locked(task *t)
 {
-    const int64_t total = grow_reads(t, members_of(t->feed)) ? find_members(t) : -ENOMEM;
+    const int members = members_of(t->feed);
+    int64_t total = grow_reads(t, members) ? find_members(t) : -ENOMEM;
+    t->unseen = total == -EAGAIN;
+    if (t->unseen) {
+        t->read_count = members;
+        total = (int64_t)t->feed->unseen_bytes;
+    }
     return total < 0 ? (int)total : reserve_bytes_locked(t, (uint64_t)total, false);
 }
 
@@ -309,7 +317,7 @@ task *task_aim_locked(psti_feed *feed)
 /* Sends an aimed task's reads ahead; the reader makes it runnable. */
 void task_send_locked(task *t)
 {
-    if (!t->unread) {
+    if (!t->unread || t->unseen) {
         put_runnable_locked(t);
         pool_signal_locked(t->feed->pool);
         return;
@@ -364,6 +372,10 @@ static bool read_again(task *t, int status, pst_error *err)
         if (psti_dataset_renew(feed->spec.data, t->id, field, err) < 0)
             return false;
     }
+    int seen; /* looking at the file may be what failed */
+    while ((seen = psti_dataset_look(feed->spec.data, t->id)) < 0)
+        if (!worth_retrying(seen) || t->tries++ >= feed->spec.retries)
+            return false;
     pthread_mutex_lock(&feed->pool->lock);
     if (changed) /* what was remembered of the old bytes says nothing of the new ones */
         damage_forget(&feed->damage, t->id);
@@ -380,6 +392,28 @@ static bool read_again(task *t, int status, pst_error *err)
         pthread_mutex_unlock(&feed->pool->lock);
     }
     return true;
+}
+
+/* Looks at files that nobody looked at before, and finds room for their bytes. What is needed
+ * beyond what was reserved for them is taken in any case, as when a file changed. */
+static void look_first(task *t)
+{
+    psti_feed *feed = t->feed;
+    int rc = psti_dataset_look(feed->spec.data, t->id);
+    pthread_mutex_lock(&feed->pool->lock);
+    form_find(t); /* the identity is known only now */
+    const int64_t total = rc < 0 ? rc : find_members(t);
+    const uint64_t cap = pool_encoded_max_locked(feed->pool) / 8;
+    if (total > (int64_t)feed->unseen_bytes)
+        feed->unseen_bytes = (uint64_t)total < cap ? (uint64_t)total : cap;
+    rc = total < 0 ? (int)total : reserve_bytes_locked(t, (uint64_t)total, true);
+    pthread_mutex_unlock(&feed->pool->lock);
+    t->unseen = false;
+    t->unread = rc > 0 && t->read_count > 0;
+    if (rc < 0) {
+        t->read_count = 0;
+        atomic_store(&t->read_status, rc);
+    }
 }
 
 /* Bytes that the system has at hand are read by the worker that will decode them: nothing is handed
@@ -593,6 +627,8 @@ bool task_run(worker *w, task *t)
     psti_feed *feed = t->feed;
     pst_error err;
     psti_error_clear(&err);
+    if (t->unseen)
+        look_first(t);
     if (t->unread && !read_here(t))
         return false;
     const int status = atomic_load(&t->read_status);

@@ -19,7 +19,8 @@ const char *psti_kind_name(psti_source_kind kind)
                                         [PSTI_KIND_TAR] = "tar",
                                         [PSTI_KIND_MANIFEST] = "manifest",
                                         [PSTI_KIND_FILE] = "file",
-                                        [PSTI_KIND_CUSTOM] = "custom"};
+                                        [PSTI_KIND_CUSTOM] = "custom",
+                                        [PSTI_KIND_FILES] = "files"};
     return names[kind];
 }
 
@@ -239,6 +240,14 @@ int64_t psti_dataset_classes(const psti_dataset *data)
 const char *psti_dataset_class(const psti_dataset *data, int64_t label)
 {
     return label >= 0 && label < data->classes ? psti_text_at(data, data->class_at[label]) : NULL;
+}
+
+const int64_t *psti_dataset_labels(const psti_dataset *data)
+{
+    if (data->label < 0 || data->custom)
+        return NULL;
+    const psti_column *column = &data->column[data->slot[data->label]];
+    return column->type == PSTI_COL_I64 && !column->present ? column->cells : NULL;
 }
 
 int psti_dataset_splits(const psti_dataset *data)

@@ -40,7 +40,7 @@ static uint64_t sample_bytes_locked(const psti_dataset *data, int64_t id)
     uint64_t total = 0;
     for (int slot = 0; slot < data->members; slot++) {
         const psti_member *m = psti_member_at(data, id, slot);
-        total += m->length == PSTI_ABSENT ? 0 : m->length;
+        total += m->length == PSTI_ABSENT || m->length == PSTI_UNSEEN ? 0 : m->length;
     }
     return total;
 }
@@ -107,6 +107,20 @@ static void hash_schema(psti_hash *h, const psti_dataset *data)
     }
 }
 
+/* What stands for a sample in the revision: of a list of files the path alone, since its files are
+ * not looked at. */
+static void hash_sample(psti_hash *h, const psti_dataset *data, int64_t id)
+{
+    if (data->kind == PSTI_KIND_FILES) {
+        const char *key = psti_text_at(data, data->keys[id]);
+        psti_hash_text(h, key, strlen(key));
+        return;
+    }
+    const psti_id128 identity = identity_locked(data, id);
+    psti_hash_u64(h, identity.lo);
+    psti_hash_u64(h, identity.hi);
+}
+
 static psti_id128 revision_locked(const psti_dataset *data)
 {
     psti_hash h;
@@ -114,11 +128,9 @@ static psti_id128 revision_locked(const psti_dataset *data)
     psti_hash_u64(&h, (uint64_t)data->count);
     hash_schema(&h, data);
     for (int64_t id = 0; id < data->count; id++) {
-        const psti_id128 identity = identity_locked(data, id);
         const void *label;
         size_t bytes;
-        psti_hash_u64(&h, identity.lo);
-        psti_hash_u64(&h, identity.hi);
+        hash_sample(&h, data, id);
         if (data->label >= 0 && psti_dataset_value(data, id, data->label, &label, &bytes) == 0)
             psti_hash_u64(&h, *(const uint64_t *)label);
     }
@@ -165,8 +177,8 @@ int psti_dataset_extent(const psti_dataset *data, int64_t id, int field, psti_ex
     const psti_member *m = psti_member_at(data, id, data->slot[field]);
     int rc = 0;
     lock_data(data);
-    if (m->length == PSTI_ABSENT) {
-        rc = -ENOENT;
+    if (m->length == PSTI_ABSENT || m->length == PSTI_UNSEEN) {
+        rc = m->length == PSTI_ABSENT ? -ENOENT : -EAGAIN;
     } else if (data->shard) {
         psti_shard *shard = &data->shard[m->place];
         *out = (psti_extent){.root = data->root,
@@ -179,6 +191,7 @@ int psti_dataset_extent(const psti_dataset *data, int64_t id, int field, psti_ex
                              .inode = shard->stamp.inode};
     } else {
         *out = (psti_extent){.root = data->root,
+                             .anywhere = data->kind == PSTI_KIND_FILES,
                              .path = psti_text_at(data, m->place),
                              .shard_fd = -1,
                              .length = m->length,
@@ -192,22 +205,56 @@ int psti_dataset_extent(const psti_dataset *data, int64_t id, int field, psti_ex
 
 /* ---- files that changed ---------------------------------------------------------------------- */
 
+static int stamp_member(const psti_dataset *data, const psti_member *m, psti_stamp *out)
+{
+    const char *path = psti_text_at(data, m->place);
+    return data->kind == PSTI_KIND_FILES ? psti_stamp_anywhere(data->root, path, out)
+                                         : psti_stamp_beneath(data->root, path, out);
+}
+
+static bool take_stamp(const psti_dataset *data, psti_member *m, const psti_stamp *now)
+{
+    lock_data(data);
+    const bool same =
+        m->length == now->size && m->mtime_ns == now->mtime_ns && m->inode == now->inode;
+    m->length = now->size;
+    m->mtime_ns = now->mtime_ns;
+    m->inode = now->inode;
+    unlock_data(data);
+    return !same;
+}
+
 int psti_dataset_restamp(psti_dataset *data, int64_t id, int slot)
 {
     psti_member *m = psti_member_at(data, id, slot);
     psti_stamp now;
-    const int rc = psti_stamp_beneath(data->root, psti_text_at(data, m->place), &now);
+    const int rc = stamp_member(data, m, &now);
     if (rc)
         return rc;
-    if (!S_ISREG(now.mode))
-        return PST_ECHANGED;
+    return S_ISREG(now.mode) ? take_stamp(data, m, &now) : PST_ECHANGED;
+}
+
+static int look_at(psti_dataset *data, psti_member *m)
+{
     lock_data(data);
-    const bool same = m->length == now.size && m->mtime_ns == now.mtime_ns && m->inode == now.inode;
-    m->length = now.size;
-    m->mtime_ns = now.mtime_ns;
-    m->inode = now.inode;
+    const bool unseen = m->length == PSTI_UNSEEN;
     unlock_data(data);
-    return !same;
+    psti_stamp now;
+    const int rc = unseen ? stamp_member(data, m, &now) : 0;
+    if (!unseen || rc)
+        return rc;
+    if (!S_ISREG(now.mode))
+        return S_ISDIR(now.mode) ? -EISDIR : -EINVAL;
+    take_stamp(data, m, &now);
+    return 0;
+}
+
+int psti_dataset_look(psti_dataset *data, int64_t id)
+{
+    int rc = valid_id(data, id) ? 0 : -EINVAL;
+    for (int slot = 0; slot < data->members && !rc; slot++)
+        rc = look_at(data, psti_member_at(data, id, slot));
+    return rc;
 }
 
 void psti_dataset_say_changed(psti_dataset *data, const char *key, uint64_t how_many)

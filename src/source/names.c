@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Keys become paths here and nowhere else: psti_key_fault says which keys are allowed and
- * psti_open_beneath checks again before it opens. Pure functions but for one flag; called from
+ * psti_open_beneath checks again before it opens; paths that the caller lists go another way. Pure functions but for one flag; called from
  * listing, I/O and verifying threads. */
 #include "source/names.h"
 
@@ -144,13 +144,11 @@ static int open_parts(int root, const char *path, int flags)
     }
 }
 
-int psti_open_beneath(int root, const char *path, int flags, bool cached_only)
+/* -ENOSYS where the kernel has no openat2. */
+static int open_how(int root, const char *path, int flags, uint64_t resolve, bool cached_only)
 {
-    if (psti_key_fault(path, strlen(path)))
-        return -EINVAL;
     struct open_how how = {.flags = (uint64_t)flags | O_CLOEXEC,
-                           .resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS |
-                                      (cached_only ? RESOLVE_CACHED : 0)};
+                           .resolve = resolve | (cached_only ? RESOLVE_CACHED : 0)};
     /* A rename elsewhere in the tree makes openat2 give up with EAGAIN; a few more tries settle it.
      */
     for (int tries = 0; psti_have_openat2(); tries++) {
@@ -164,7 +162,37 @@ int psti_open_beneath(int root, const char *path, int flags, bool cached_only)
         else if (errno != EAGAIN || cached_only || tries >= 100)
             return -errno;
     }
-    return cached_only ? -EAGAIN : open_parts(root, path, flags);
+    return cached_only ? -EAGAIN : -ENOSYS;
+}
+
+int psti_open_beneath(int root, const char *path, int flags, bool cached_only)
+{
+    if (psti_key_fault(path, strlen(path)))
+        return -EINVAL;
+    const int fd =
+        open_how(root, path, flags, RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS, cached_only);
+    return fd == -ENOSYS ? open_parts(root, path, flags) : fd;
+}
+
+int psti_open_anywhere(int root, const char *path, int flags, bool cached_only)
+{
+    int fd = cached_only ? open_how(root, path, flags, 0, true) : -ENOSYS;
+    if (fd == -ENOSYS) {
+        do
+            fd = openat(root, path, flags | O_CLOEXEC);
+        while (fd < 0 && errno == EINTR);
+        fd = fd < 0 ? -errno : fd;
+    }
+    return fd;
+}
+
+static psti_stamp stamp_of(const struct stat *st)
+{
+    return (psti_stamp){.size = (uint64_t)st->st_size,
+                        .mtime_ns = (int64_t)st->st_mtim.tv_sec * 1000000000 + st->st_mtim.tv_nsec,
+                        .inode = st->st_ino,
+                        .device = st->st_dev,
+                        .mode = st->st_mode};
 }
 
 int psti_stamp_fd(int fd, psti_stamp *out)
@@ -172,11 +200,7 @@ int psti_stamp_fd(int fd, psti_stamp *out)
     struct stat st;
     if (fstat(fd, &st))
         return -errno;
-    *out = (psti_stamp){.size = (uint64_t)st.st_size,
-                        .mtime_ns = (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec,
-                        .inode = st.st_ino,
-                        .device = st.st_dev,
-                        .mode = st.st_mode};
+    *out = stamp_of(&st);
     return 0;
 }
 
@@ -188,6 +212,15 @@ int psti_stamp_beneath(int root, const char *path, psti_stamp *out)
     const int rc = psti_stamp_fd(fd, out);
     close(fd);
     return rc;
+}
+
+int psti_stamp_anywhere(int root, const char *path, psti_stamp *out)
+{
+    struct stat st;
+    if (fstatat(root, path, &st, 0))
+        return -errno;
+    *out = stamp_of(&st);
+    return 0;
 }
 
 bool psti_stamp_same(const psti_stamp *a, const psti_stamp *b)

@@ -32,9 +32,13 @@ typedef struct psti_stamp {
  * leads out gets past the root. An fd, or -errno; -EINVAL for a bad key. cached_only: -EAGAIN
  * rather than wait for a disk. */
 int psti_open_beneath(int root, const char *path, int flags, bool cached_only);
+/* The same for a path of the caller's own list, which may lead anywhere: the process's rights are
+ * the limit. Nothing that was read from data may come here. */
+int psti_open_anywhere(int root, const char *path, int flags, bool cached_only);
 /* 0 or -errno. */
 int psti_stamp_fd(int fd, psti_stamp *out);
 int psti_stamp_beneath(int root, const char *path, psti_stamp *out);
+int psti_stamp_anywhere(int root, const char *path, psti_stamp *out);
 bool psti_stamp_same(const psti_stamp *a, const psti_stamp *b); /* size, time and inode */
 
 /* Tests: as if the kernel had no openat2. */

@@ -40,10 +40,15 @@ int psti_extent_open_error(int rc)
     return rc == -ELOOP || rc == -EXDEV || rc == -ENOTDIR || rc == -ENXIO ? PST_ECHANGED : rc;
 }
 
+int psti_extent_open_path(const psti_extent *at, bool cached_only)
+{
+    return at->anywhere ? psti_open_anywhere(at->root, at->path, PSTI_OPEN_FLAGS, cached_only)
+                        : psti_open_beneath(at->root, at->path, PSTI_OPEN_FLAGS, cached_only);
+}
+
 int psti_extent_open(const psti_extent *at, bool cached_only, int *fd)
 {
-    *fd = at->shard_fd >= 0 ? at->shard_fd
-                            : psti_open_beneath(at->root, at->path, PSTI_OPEN_FLAGS, cached_only);
+    *fd = at->shard_fd >= 0 ? at->shard_fd : psti_extent_open_path(at, cached_only);
     if (*fd < 0)
         return psti_extent_open_error(*fd);
     const int rc = psti_extent_check(at, *fd);

@@ -15,6 +15,8 @@
  * closed with psti_extent_close. 0, -errno or PST_ECHANGED; cached_only: -EAGAIN rather than wait
  * for a disk. */
 int psti_extent_open(const psti_extent *at, bool cached_only, int *fd);
+/* The fd alone, uncompared. */
+int psti_extent_open_path(const psti_extent *at, bool cached_only);
 /* The comparison alone, for an fd that was opened elsewhere. */
 int psti_extent_check(const psti_extent *at, int fd);
 /* Turns what opening answered into what a reader answers: a link where a file was means that it

@@ -106,7 +106,8 @@ static void queue_open(ring *r, slot *s)
     const psti_extent *at = &s->read->at;
     struct io_uring_sqe *sqe = io_uring_get_sqe(&r->uring);
     s->how = (struct open_how){.flags = PSTI_OPEN_FLAGS | O_CLOEXEC,
-                               .resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS};
+                               .resolve =
+                                   at->anywhere ? 0 : RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS};
     io_uring_prep_openat2(sqe, at->root, at->path, &s->how);
     io_uring_sqe_set_data(sqe, s);
 }
@@ -141,7 +142,7 @@ static void begin(ring *r, psti_read *read)
     int rc = shortcut || read->at.shard_fd >= 0 ? psti_extent_open(&read->at, true, &fd) : -EAGAIN;
     if (rc == -EAGAIN && psti_have_openat2()) {
         /* The path is checked before it is handed to the kernel, as psti_open_beneath does. */
-        if (psti_key_fault(read->at.path, strlen(read->at.path)))
+        if (!read->at.anywhere && psti_key_fault(read->at.path, strlen(read->at.path)))
             read->done(read, -EINVAL);
         else
             queue_open(r, take_slot(r, read, -1, 0));
@@ -164,7 +165,7 @@ static void opened(ring *r, slot *s, int res)
 {
     if (res == -EAGAIN ||
         res == -EINTR) /* a rename in the way, or a signal: once more, patiently */
-        res = psti_open_beneath(s->read->at.root, s->read->at.path, PSTI_OPEN_FLAGS, false);
+        res = psti_extent_open_path(&s->read->at, false);
     if (res < 0) {
         finish(r, s, psti_extent_open_error(res));
         return;

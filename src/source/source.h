@@ -2,7 +2,7 @@
  * Where bytes come from. A dataset is an ordered manifest of samples; each sample has fields, which
  * are either members (bytes in a file or in a tar shard, read when needed) or values (kept in the
  * manifest: labels, numbers, texts). Ids are dense and in key order (byte-wise ascending for
- * folders; shard order then member order for tar; line order for manifests). A dataset is shared by
+ * folders; shard order then member order for tar; line order for manifests; as given for a list of files). A dataset is shared by
  * reference count and does not change, except that a changed file's record may be renewed. */
 #ifndef PSTI_SOURCE_SOURCE_H
 #define PSTI_SOURCE_SOURCE_H
@@ -25,6 +25,8 @@ typedef struct psti_source_field {
 
 int psti_dataset_open(const char *path, const pst_dataset_options *opts, psti_dataset **out,
                       pst_error *err);
+/* Everything is copied. No file is looked at. */
+int psti_dataset_files(const pst_files *spec, psti_dataset **out, pst_error *err);
 psti_dataset *psti_dataset_ref(psti_dataset *data);
 void psti_dataset_unref(psti_dataset *data);
 
@@ -37,6 +39,8 @@ psti_id128 psti_dataset_revision(psti_dataset *data); /* computed once, then kep
 int psti_dataset_fields(const psti_dataset *data, const psti_source_field **out);
 int64_t psti_dataset_classes(const psti_dataset *data);
 const char *psti_dataset_class(const psti_dataset *data, int64_t label);
+/* Labels of all samples, by id; NULL where some have none or they come with the samples. */
+const int64_t *psti_dataset_labels(const psti_dataset *data);
 int psti_dataset_splits(const psti_dataset *data);
 const char *psti_dataset_split_name(const psti_dataset *data, int index);
 int psti_dataset_split(const psti_dataset *data, const char *name, const int64_t **ids,
@@ -53,6 +57,7 @@ uint64_t psti_dataset_sample_bytes(const psti_dataset *data, int64_t id);
 /* Where a member lies, and what the file must look like when it is opened. */
 typedef struct psti_extent {
     int root;         /* directory fd that path is opened beneath; owned by the dataset */
+    bool anywhere;    /* a path that the caller listed: links are followed wherever they lead */
     const char *path; /* relative; owned by the dataset; a shard for tar */
     int shard_fd;     /* >= 0: an open shard, owned by the dataset, path is for messages */
     uint64_t offset, length;
@@ -60,8 +65,13 @@ typedef struct psti_extent {
     int64_t mtime_ns;
     uint64_t inode;
 } psti_extent;
-/* -ENOENT if the sample lacks the field. */
+/* -ENOENT if the sample lacks the field; -EAGAIN if its file was not looked at yet. */
 int psti_dataset_extent(const psti_dataset *data, int64_t id, int field, psti_extent *out);
+
+/* Looks at the files of a sample that nobody looked at before; may wait for a disk. Until then
+ * extents answer -EAGAIN, bytes are 0 and the identity is not the final one. 0, or why a file
+ * cannot be used. */
+int psti_dataset_look(psti_dataset *data, int64_t id);
 
 /* The file behind a sample is not the one that was listed: takes its present size and time into the
  * manifest, so that it is served as what it now is; the identity changes with it. Says so once per

@@ -19,14 +19,16 @@ typedef enum psti_source_kind {
     PSTI_KIND_TAR,
     PSTI_KIND_MANIFEST,
     PSTI_KIND_FILE,
-    PSTI_KIND_CUSTOM
+    PSTI_KIND_CUSTOM,
+    PSTI_KIND_FILES
 } psti_source_kind;
 
 #define PSTI_ABSENT UINT64_MAX
+#define PSTI_UNSEEN (UINT64_MAX - 1)
 
 /* A member of a sample: a file, or a stretch of a shard. */
 typedef struct psti_member {
-    uint64_t length; /* PSTI_ABSENT: the sample lacks it */
+    uint64_t length; /* PSTI_ABSENT: the sample lacks it; PSTI_UNSEEN: not looked at yet */
     uint64_t place;  /* file: where its path stands in names; tar: number of the shard */
     union {
         int64_t mtime_ns; /* file */
@@ -137,7 +139,7 @@ pst_kind psti_format_kind(psti_format format);
 /* "mask", "seg", …: names whose PNGs hold classes, not colours. */
 bool psti_is_mask_name(const char *name, size_t len);
 
-/* ---- renew.c, verify.c ------------------------------------------------------------------------
+/* ---- member.c, verify.c ------------------------------------------------------------------------
  */
 
 /* Takes a member's present stamp over. 1 = it had changed, 0 = it had not, or a negative code. Says

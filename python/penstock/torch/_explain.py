@@ -30,7 +30,7 @@ def _dataset(loader: Any, plan: Plan) -> list[str]:
     if plan.flat is None:
         return [f"dataset: {type(loader.dataset).__module__}.{type(loader.dataset).__qualname__}: Python"]
     lines = ["dataset:", *(f"  {layer}" for layer in plan.flat.layers)]
-    if plan.native is not None and plan.native.python_only:
+    if plan.path == "native" and plan.native is not None and plan.native.python_only:
         lines.append(f"  {len(plan.native.python_only)} samples that only Pillow reads: Python, in the caller's thread")
     return lines
 

@@ -1,32 +1,56 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A native dataset over the files that a list of samples names, and the number each of them has there."""
+"""A native dataset over the files that a list of samples names. A sample's number there is its flat index."""
 
 from __future__ import annotations
 
+import itertools
+import operator
 import os
-from typing import Any, Sequence
+from typing import Any, Iterable
 
 import numpy
 
 from .. import _penstock
-from ._datasets import Flat, Unknown
+from ._datasets import Flat
+
+_NATIVE = ("jpg", "jpeg", "png", "webp")
+_FEW = 16
+
+
+def too_many(count: int, of: int) -> bool:
+    """Whether so many samples that only Pillow reads, in the caller's thread, are better left to workers."""
+    return count > max(_FEW, of // 100)
 
 
 class Files:
-    """The native listing, `ids[flat]` = its sample, and the samples' labels.
+    """The native list and the samples' labels.
 
     labels: int64 when every label is a whole number, else None (they are then taken from the samples one by one).
+    foreign: flat indices of files whose names say that only Pillow reads them.
     """
 
     def __init__(self, flat: Flat) -> None:
         self.snapshots = [list(leaf.samples) for leaf in flat.leaves]
-        self.roots = [os.fspath(leaf.dataset.root) for leaf in flat.leaves]
-        samples: list[tuple[str, Any]] = [sample for part in self.snapshots for sample in part]
-        root = os.path.abspath(os.path.commonpath([os.path.abspath(root) for root in self.roots]))
-        self.raw = _penstock.Dataset(root)
-        self.ids = _find(self.raw, root, samples)
-        self.labels = _labels(samples)
+        self.raw = self._list(_root(flat), _classes(flat))
+        labels = self.raw.labels
+        self.labels: numpy.ndarray | None = None if labels is None else numpy.asarray(labels)
+        self.foreign = self._foreign()
         self.pid = os.getpid()  # a forked child lists anew
+
+    def _column(self, which: int) -> Iterable[Any]:
+        return map(operator.itemgetter(which), itertools.chain.from_iterable(self.snapshots))
+
+    def _list(self, root: str | None, classes: list[str] | None) -> _penstock.Dataset:
+        try:
+            return _penstock.files(self._column(0), self._column(1), classes, root)
+        except (TypeError, OverflowError):  # labels that are no whole numbers
+            return _penstock.files(self._column(0), None, None, root)
+
+    def _foreign(self) -> list[int]:
+        if self.raw.fields[0][4] != "any":
+            return []
+        ends = (os.fspath(path).rpartition(".")[2].lower() for path in self._column(0))
+        return [at for at, end in enumerate(ends) if end not in _NATIVE]
 
     def holds(self, flat: Flat) -> bool:
         """Whether the samples are still those that were listed. Unchanged entries compare by identity, quickly."""
@@ -35,37 +59,19 @@ class Files:
         )
 
 
-def _labels(samples: Sequence[tuple[str, Any]]) -> numpy.ndarray | None:
-    if any(type(sample[1]) is not int for sample in samples):
-        return None
+def _root(flat: Flat) -> str | None:
+    """What most paths begin with, so that it need not be kept with each of them."""
+    roots = [os.fspath(leaf.dataset.root) for leaf in flat.leaves]
     try:
-        return numpy.fromiter((sample[1] for sample in samples), dtype=numpy.int64, count=len(samples))
-    except OverflowError:
+        root = roots[0] if len(roots) == 1 else os.path.commonpath(roots)
+    except ValueError:
         return None
+    return root if isinstance(root, str) and os.path.isdir(root) else None
 
 
-def _find(raw: _penstock.Dataset, root: str, samples: Sequence[tuple[str, Any]]) -> numpy.ndarray:
-    """The native number of every path. Both lists are mostly in the same order, so the next one is tried first."""
-    ids = numpy.empty(len(samples), dtype=numpy.int64)
-    where: dict[str, int] | None = None
-    count, expected = len(raw), 0
-    prefix = root.rstrip(os.sep) + os.sep
-    for at, (path, _) in enumerate(samples):
-        key = _key(path, prefix)
-        if expected < count and raw.sample(expected)[0] == key:
-            ids[at] = expected
-        else:
-            if where is None:
-                where = {raw.sample(i)[0]: i for i in range(count)}
-            if key not in where:
-                raise Unknown(f"{path!r} is not among the files that are read natively below {root!r}")
-            ids[at] = where[key]
-        expected = int(ids[at]) + 1
-    return ids
-
-
-def _key(path: str, prefix: str) -> str:
-    text = os.fspath(path)
-    if not text.startswith(prefix):
-        text = os.path.abspath(text)
-    return text[len(prefix) :] if text.startswith(prefix) else text
+def _classes(flat: Flat) -> list[str] | None:
+    """Class names, where all folders have the same ones."""
+    names = [getattr(leaf.dataset, "classes", None) for leaf in flat.leaves]
+    if any(each != names[0] for each in names) or not isinstance(names[0], list):
+        return None
+    return names[0] if all(isinstance(name, str) for name in names[0]) else None

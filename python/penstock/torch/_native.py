@@ -38,7 +38,7 @@ class NativePlan:
     lowered: Lowered
     files: Files
     collate: Collate
-    python_only: set[int] = dataclasses.field(default_factory=set)  # flat indices that only Python can read
+    python_only: set[int]  # flat indices that only Python can read
 
 
 class _Memory:
@@ -69,11 +69,13 @@ class NativeEpoch:
         self.flat = pick(plan.flat.table, len(loader.dataset), order.ids)
         self.step = start
         self.even = order.size is not None
-        self.in_order = loader.in_order or not self.even or len(numpy.unique(self.flat)) < len(self.flat)
+        # Samples that Python reads are known by their place, and repeated ones cannot be told apart when they come.
+        self.in_order = (
+            loader.in_order or not self.even or bool(plan.python_only) or len(numpy.unique(self.flat)) < len(self.flat)
+        )
         self.bounds = numpy.concatenate(([0], numpy.cumsum(order.sizes()))) if not self.even else None
         self.job: Any = None
         self.python_s, self.python_runs = 0.0, 0  # targets and collation in Python
-        self._inverse: numpy.ndarray | None = None
         self._spare: list[tuple[torch.Tensor, int]] = []
         self._open(ready)
 
@@ -81,7 +83,7 @@ class NativeEpoch:
 
     def _open(self, ready: bytes | None = None) -> None:
         loader, plan = self.loader, self.plan
-        ids = plan.files.ids[self.flat]
+        ids = self.flat
         if plan.python_only:
             ids = _stand_ins(ids, numpy.isin(self.flat, list(plan.python_only)))
         begin = self._begin(len(ids))
@@ -151,7 +153,7 @@ class NativeEpoch:
         if self.in_order and len(ids) == raw.valid_count and not self.loader.on_error.startswith("skip"):
             flat = self.flat[self._taken : self._taken + len(ids)]
         else:
-            flat = self._flat_of(ids)
+            flat = ids.copy()  # the native list is the flat one
         self._taken += len(ids)
         ragged = raw.info("image")[3] == "ragged"
         images: Any = [as_tensor(slot) for slot in raw.slots("image")] if ragged else as_tensor(raw.view("image"))
@@ -176,28 +178,20 @@ class NativeEpoch:
         mine, self._spare = self._spare[: end - begin], self._spare[end - begin :]
         return [image for image, _ in mine], numpy.array([flat for _, flat in mine], dtype=numpy.int64)
 
-    def _flat_of(self, ids: numpy.ndarray) -> numpy.ndarray:
-        if self._inverse is None:
-            self._inverse = numpy.full(len(self.plan.files.raw), -1, dtype=numpy.int64)
-            self._inverse[self.plan.files.ids[self.flat]] = self.flat
-        return self._inverse[ids]
-
     # ---- samples that only Python reads -----------------------------------------------------------------------------
 
     def _read_in_python(self, why: _penstock.DataError) -> None:
         """Makes sure that Python can read what the engine could not, and goes on; else raises what Python raises."""
         if why.id is None or self.loader.on_error != "raise":
             raise why
-        size = self.order.size or _CUT
-        here = self.flat[self._taken : self._taken + size] if self.in_order else self.flat
-        bad = [int(flat) for flat in here if self.plan.files.ids[flat] == why.id]
-        if not bad or bad[0] in self.plan.python_only or not self.in_order:
+        bad = why.id  # perhaps a stand-in for another one: then it comes later in the order
+        if not self.in_order or bad in self.plan.python_only or not numpy.any(self.flat == bad):
             raise why
         try:
-            self._sample_in_python(bad[0])
+            self._sample_in_python(bad)
         except Exception as of_python:
             raise of_python from why
-        self.plan.python_only.update(bad)
+        self.plan.python_only.add(bad)
         self.job.close()
         taken, step = self._taken, self.step
         self._open()

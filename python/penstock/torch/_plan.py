@@ -8,7 +8,7 @@ import sys
 from typing import Any
 
 from . import _collate, _datasets, _prefix, _samplers
-from ._files import Files
+from ._files import Files, too_many
 from ._lower import Lowered, lower
 from ._native import NativePlan
 
@@ -71,6 +71,9 @@ def _try_native(loader: Any, plan: Plan, before: Plan | None) -> str:
         if _samplers.is_endless(loader):
             return "the sampler does not say how long it is, or has more indices than are read ahead"
         plan.native = _native_plan(plan, before)
+        met, count = len(plan.native.python_only), len(plan.native.files.raw)
+        if too_many(met, count):  # the plan is kept, so that the next epoch knows
+            return f"{met} of {count} files are such as only Pillow reads"
     except _datasets.Unknown as why:
         return str(why)
     return ""
@@ -86,10 +89,12 @@ def _native_plan(plan: Plan, before: Plan | None) -> NativePlan:
     assert plan.flat is not None and plan.lowered is not None and plan.collate is not None
     last = before.native if before is not None else None
     if last is not None and last.files.holds(plan.flat):
-        python_only = last.python_only if last.lowered.text == plan.lowered.text else set()
-        return NativePlan(plan.flat, plan.lowered, last.files, plan.collate, python_only)
+        files, python_only = last.files, last.python_only
+        if last.lowered.text != plan.lowered.text:
+            python_only = set(files.foreign)
+        return NativePlan(plan.flat, plan.lowered, files, plan.collate, python_only)
     try:
         files = Files(plan.flat)
-    except Exception as why:  # a folder that the engine cannot list is one for Python
+    except Exception as why:  # a list that the engine refuses is one for Python
         raise _datasets.Unknown(str(why)) from why
-    return NativePlan(plan.flat, plan.lowered, files, plan.collate)
+    return NativePlan(plan.flat, plan.lowered, files, plan.collate, set(files.foreign))

@@ -203,19 +203,64 @@ def test_file_that_only_pillow_reads_is_still_delivered(own_photos):
     assert_equal_runs(lambda kind: kind(dataset, batch_sampler=[[1, 6], [6], [0, 2, 3], [14, 4]]), epochs=2)
 
 
-def test_formats_that_are_not_native_run_as_they_are(own_photos):
+def test_a_few_files_of_other_formats_are_read_by_pillow(own_photos):
     PIL.Image.new("RGB", (30, 30), (1, 2, 3)).save(own_photos / "ant" / "zzz.bmp")
-    assert_equal_runs(lambda kind: kind(folder(own_photos), 4), path=PARTLY, epochs=1)
+    PIL.Image.new("RGB", (30, 30), (9, 2, 3)).save(own_photos / "bee" / "000.tiff")
+    loader = assert_equal_runs(lambda kind: kind(folder(own_photos), 4, shuffle=True))
+    assert "2 samples that only Pillow reads" in loader.explain()
+    unordered = DataLoader(folder(own_photos), 4, in_order=False, num_workers=2)
+    assert sorted(y for _, labels in unordered for y in labels.tolist()) == sorted(unordered.dataset.targets)
 
 
-def test_links(own_photos, tmp_path):
+def test_many_files_of_other_formats_run_as_they_are(own_photos):
+    for at in range(17):
+        PIL.Image.new("RGB", (30, 30), (at, 2, 3)).save(own_photos / "ant" / f"zz{at}.bmp")
+    loader = assert_equal_runs(lambda kind: kind(folder(own_photos), 4), path=PARTLY, epochs=1)
+    assert "17 of 32 files are such as only Pillow reads" in loader.explain()
+
+
+def test_files_that_turn_out_to_be_for_pillow_leave_the_native_way_when_they_are_many(own_photos):
+    dataset = folder(own_photos)
+    dataset.samples = dataset.imgs = dataset.samples * 2
+    for path, _ in dataset.samples[:9]:
+        PIL.Image.open(path).save(path, format="BMP")
+    loader = DataLoader(dataset, 4)
+    assert_same(list(loader), list(torch.utils.data.DataLoader(dataset, 4)))
+    assert loader.stats()["path"] == "native"
+    assert_same(list(loader), list(torch.utils.data.DataLoader(dataset, 4)))
+    assert loader.stats()["path"] == PARTLY and "18 of 30 files" in loader.explain()
+
+
+def test_links_out_of_the_folder(own_photos, tmp_path):
     other = tmp_path / "linked" / "x"
     other.mkdir(parents=True)
     for at, path in enumerate(sorted(own_photos.glob("*/*.jpg"))):
         os.symlink(path, other / f"{at}.jpg")
-    dataset = folder(other.parent)
-    expected = list(torch.utils.data.DataLoader(dataset, 4))
-    assert_same(list(DataLoader(dataset, 4)), expected)
+    assert_equal_runs(lambda kind: kind(folder(other.parent), 4))
+
+
+def test_a_list_from_everywhere(own_photos, tmp_path, monkeypatch):
+    """Files outside the root, a file twice, relative paths, a link as a folder, path objects."""
+    dataset = folder(own_photos)
+    away = tmp_path / "away"
+    away.mkdir()
+    for at in range(3):
+        os.rename(dataset.samples[at][0], away / f"{at}.jpg")
+    os.symlink(away, tmp_path / "link")
+    monkeypatch.chdir(tmp_path)
+    dataset.samples[0] = (str(away / "0.jpg"), 0)
+    dataset.samples[1] = (os.path.join("away", "1.jpg"), 2)
+    dataset.samples[2] = (tmp_path / "link" / "2.jpg", -3)
+    dataset.samples.append(dataset.samples[5])
+    assert_equal_runs(lambda kind: kind(dataset, 4, shuffle=True))
+
+
+def test_labels_that_are_no_whole_numbers(own_photos):
+    dataset = folder(own_photos)
+    dataset.samples = [(path, float(label) / 2) for path, label in dataset.samples]
+    assert_equal_runs(lambda kind: kind(dataset, 4, shuffle=True))
+    dataset.samples = [(path, f"class {label}") for path, label in dataset.samples]
+    assert_equal_runs(lambda kind: kind(dataset, 4))
 
 
 # ---- scripts --------------------------------------------------------------------------------------------------------

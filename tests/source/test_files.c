@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * A dataset from the caller's own list: order, labels, where paths may lead, and that no file is
+ * looked at before its turn. */
+#include "fixture.h"
+
+static pst_files spec_of(const char *const *paths, int64_t count)
+{
+    return (pst_files){.size = sizeof(pst_files), .count = count, .paths = paths};
+}
+
+static psti_dataset *make(const pst_files *spec)
+{
+    psti_dataset *data = NULL;
+    memset(&last_error, 0, sizeof last_error);
+    return psti_dataset_files(spec, &data, &last_error) ? NULL : data;
+}
+
+/* Sees the sample and compares its bytes. */
+static bool reads(psti_dataset *data, int64_t id, const char *text)
+{
+    return psti_dataset_look(data, id) == 0 && member_is(data, id, "image", text);
+}
+
+static void samples_come_as_listed(void)
+{
+    scratch_clear();
+    put_text(at("root/b/2.png"), "two");
+    put_text(at("root/a/1.jpg"), "one");
+    char second[300], first[300];
+    snprintf(second, sizeof second, "%s", at("root/b/2.png"));
+    snprintf(first, sizeof first, "%s", at("root/a/1.jpg"));
+    const char *paths[] = {second, first, second}, *classes[] = {"ant", "bee"};
+    const int64_t labels[] = {1, 0, -7};
+    pst_files spec = spec_of(paths, 3);
+    spec.labels = labels;
+    spec.root = at("root//");
+    spec.classes = classes;
+    spec.class_count = 2;
+    psti_dataset *data = make(&spec);
+    CHECKF(data, "%s", last_error.message);
+    CHECK(psti_dataset_count(data) == 3 && strcmp(psti_dataset_kind(data), "files") == 0);
+    CHECK(key_is(data, 0, "b/2.png") && key_is(data, 1, "a/1.jpg") && key_is(data, 2, "b/2.png"));
+    CHECK(reads(data, 0, "two") && reads(data, 1, "one") && reads(data, 2, "two"));
+    CHECK(int_of(data, 0, "label") == 1 && int_of(data, 2, "label") == -7);
+    CHECK(psti_dataset_labels(data) && psti_dataset_labels(data)[2] == -7);
+    CHECK(psti_dataset_classes(data) == 2 && strcmp(psti_dataset_class(data, 1), "bee") == 0);
+    CHECK(strcmp(field_info(data, "image")->format, "mixed") == 0);
+    CHECK(!field_info(data, "image")->optional && !field_info(data, "label")->optional);
+    psti_dataset_unref(data);
+}
+
+static void nothing_is_looked_at_before_its_turn(void)
+{
+    scratch_clear();
+    mkdir(at("root"), 0755);
+    mkdir(at("root/folder.jpg"), 0755);
+    char late[300], folder[300];
+    snprintf(late, sizeof late, "%s", at("root/late.jpg"));
+    snprintf(folder, sizeof folder, "%s", at("root/folder.jpg"));
+    const char *paths[] = {late, folder};
+    const pst_files spec = spec_of(paths, 2);
+    psti_dataset *data = make(&spec);
+    CHECKF(data, "%s", last_error.message);
+    psti_extent extent;
+    CHECK(psti_dataset_extent(data, 0, 0, &extent) == -EAGAIN);
+    CHECK(psti_dataset_look(data, 0) == -ENOENT && psti_dataset_look(data, 1) == -EISDIR);
+    CHECK(psti_dataset_extent(data, 0, 0, &extent) == -EAGAIN);
+    CHECK(psti_dataset_sample_bytes(data, 0) == 0);
+    put_text(late, "came");
+    const psti_id128 before = psti_dataset_identity(data, 0);
+    CHECK(reads(data, 0, "came") && psti_dataset_sample_bytes(data, 0) == 4);
+    CHECK(psti_dataset_identity(data, 0).lo != before.lo);
+    psti_dataset_unref(data);
+}
+
+static void links_lead_anywhere(void)
+{
+    scratch_clear();
+    put_text(at("elsewhere/x.jpg"), "out");
+    mkdir(at("root"), 0755);
+    char target[300], link_path[300], dots[300];
+    snprintf(target, sizeof target, "%s", at("elsewhere/x.jpg"));
+    snprintf(link_path, sizeof link_path, "%s", at("root/link.jpg"));
+    snprintf(dots, sizeof dots, "%s", at("root/../elsewhere/x.jpg"));
+    CHECK(symlink(target, link_path) == 0);
+    const char *paths[] = {link_path, dots, target};
+    for (int with_root = 0; with_root < 2; with_root++)
+        for (int old = 0; old < 2; old++) {
+            pst_files spec = spec_of(paths, 3);
+            spec.root = with_root ? at("root") : NULL;
+            psti_dataset *data = make(&spec);
+            psti_open_beneath_without_openat2(old);
+            CHECK(data && reads(data, 0, "out") && reads(data, 1, "out") && reads(data, 2, "out"));
+            psti_extent extent;
+            uint8_t buf[8];
+            CHECK(psti_dataset_extent(data, 0, 0, &extent) == 0);
+            const int rc = psti_read_try(&extent, buf);
+            CHECK(old ? rc == -EAGAIN : rc == 0 && memcmp(buf, "out", 3) == 0);
+            psti_open_beneath_without_openat2(false);
+            psti_dataset_unref(data);
+        }
+}
+
+static void relative_paths_start_here(void)
+{
+    scratch_clear();
+    put_text(at("here/a.jpg"), "A");
+    put_text(at("here/root/b.jpg"), "B");
+    char before[4096];
+    CHECK(getcwd(before, sizeof before) && chdir(at("here")) == 0);
+    const char *paths[] = {"a.jpg", "root/b.jpg"};
+    pst_files spec = spec_of(paths, 2);
+    spec.root = "root";
+    psti_dataset *data = make(&spec);
+    CHECK(chdir(before) == 0);
+    CHECK(data && key_is(data, 1, "b.jpg") && reads(data, 0, "A") && reads(data, 1, "B"));
+    CHECK(strcmp(psti_dataset_key(data, 0), at("here/a.jpg")) == 0);
+    psti_dataset_unref(data);
+}
+
+static psti_id128 revision_of(const pst_files *spec)
+{
+    psti_dataset *data = make(spec);
+    const psti_id128 revision = psti_dataset_revision(data);
+    psti_dataset_unref(data);
+    return revision;
+}
+
+static void revision_is_that_of_the_list(void)
+{
+    scratch_clear();
+    put_text(at("a.jpg"), "A");
+    char a[300], b[300];
+    snprintf(a, sizeof a, "%s", at("a.jpg"));
+    snprintf(b, sizeof b, "%s", at("b.jpg"));
+    const char *ab[] = {a, b}, *ba[] = {b, a};
+    int64_t labels[] = {0, 1};
+    pst_files spec = spec_of(ab, 2);
+    spec.labels = labels;
+    const psti_id128 first = revision_of(&spec);
+    put_text(a, "longer than before");
+    CHECK(revision_of(&spec).lo == first.lo);
+    labels[1] = 2;
+    CHECK(revision_of(&spec).lo != first.lo);
+    labels[1] = 1;
+    spec.paths = ba;
+    CHECK(revision_of(&spec).lo != first.lo);
+    spec.paths = ab;
+    spec.count = 1;
+    CHECK(revision_of(&spec).lo != first.lo);
+}
+
+static void a_file_that_changed_is_noticed(void)
+{
+    scratch_clear();
+    put_text(at("a.jpg"), "A");
+    char a[300];
+    snprintf(a, sizeof a, "%s", at("a.jpg"));
+    const char *paths[] = {a};
+    const pst_files spec = spec_of(paths, 1);
+    psti_dataset *data = make(&spec);
+    CHECK(data && reads(data, 0, "A"));
+    psti_extent extent;
+    uint8_t buf[32];
+    CHECK(psti_dataset_extent(data, 0, 0, &extent) == 0);
+    put_text(a, "changed");
+    CHECK(psti_read_now(&extent, buf) == PST_ECHANGED);
+    CHECK(psti_dataset_renew(data, 0, 0, &last_error) == 0 && reads(data, 0, "changed"));
+    psti_dataset_unref(data);
+}
+
+static void refused(const char *path, const char *word)
+{
+    const char *paths[] = {path};
+    const pst_files spec = spec_of(paths, 1);
+    CHECKF(!make(&spec) && strstr(last_error.message, word), "'%s' was not in '%s'", word,
+           last_error.message);
+}
+
+static void bad_lists_are_refused(void)
+{
+    scratch_clear();
+    refused("", "is empty");
+    refused("a\nb.jpg", "control");
+    refused("a\xff.jpg", "UTF-8");
+    const char *paths[] = {"a.jpg"};
+    pst_files spec = spec_of(paths, 0);
+    CHECK(!make(&spec) && strstr(last_error.message, "empty"));
+    spec = spec_of(paths, 1);
+    spec.size--;
+    CHECK(!make(&spec) && strstr(last_error.message, "version"));
+    spec = spec_of(paths, 1);
+    spec.root = at("nowhere");
+    CHECK(!make(&spec) && last_error.code == -ENOENT);
+    const char *odd[] = {"/x/a.jpg", "/x/b.tiff"};
+    spec = spec_of(odd, 2);
+    psti_dataset *data = make(&spec);
+    CHECK(data && strcmp(field_info(data, "image")->format, "any") == 0);
+    CHECK(field_number(data, "label") < 0 && !psti_dataset_labels(data));
+    psti_dataset_unref(data);
+}
+
+int main(void)
+{
+    scratch_open();
+    pst_log_set(count_log, NULL);
+    RUN(samples_come_as_listed);
+    RUN(nothing_is_looked_at_before_its_turn);
+    RUN(links_lead_anywhere);
+    RUN(relative_paths_start_here);
+    RUN(revision_is_that_of_the_list);
+    RUN(a_file_that_changed_is_noticed);
+    RUN(bad_lists_are_refused);
+    remove_tree(scratch);
+    return check_report();
+}
