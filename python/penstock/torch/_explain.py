@@ -22,7 +22,8 @@ def text(loader: Any, plan: Plan, stats: dict[str, Any]) -> str:
     lines += _dataset(loader, plan) + _transforms(plan) + _targets(plan) + _collation(loader, plan)
     lines.append(_order(loader, plan))
     if plan.path == "native" and plan.lowered is not None:
-        lines.append(f"pipeline: {plan.lowered.text}")
+        mix = plan.native.mix if plan.native is not None and not plan.native.python_only else ""
+        lines.append(f"pipeline: {plan.lowered.text}" + (f" || {mix}" if mix else ""))
     return "\n".join(lines + _costs(plan, stats))
 
 
@@ -58,10 +59,18 @@ def _collation(loader: Any, plan: Plan) -> list[str]:
     where = "in the caller's thread" if plan.path == "native" or loader.num_workers == 0 else "in the workers"
     said = {
         "default": "torch's default" + (": batches are written in place" if plan.path == "native" else ""),
-        "mix": f"{plan.collate.call!r} on a finished batch: Python, {where}",
+        "mix": f"{plan.collate.call!r} on a finished batch: {_mixing(plan, where)}",
         "user": f"{plan.collate.call!r} on a list of samples: Python, {where}",
     }
     return [f"collation: {said[plan.collate.kind]}"]
+
+
+def _mixing(plan: Plan, where: str) -> str:
+    native = plan.native if plan.path == "native" else None
+    if native is not None and native.mix and not native.python_only:
+        return native.mix
+    why = f" ({native.why_no_mix})" if native is not None and native.why_no_mix else ""
+    return f"Python, {where}{why}"
 
 
 def _order(loader: Any, plan: Plan) -> str:

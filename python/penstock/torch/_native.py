@@ -38,7 +38,9 @@ class NativePlan:
     lowered: Lowered
     files: Files
     collate: Collate
-    python_only: set[int]  # flat indices that only Python can read
+    mix: str = ""  # the batch op that does what collate.call does, or ""
+    why_no_mix: str = ""
+    python_only: set[int] = dataclasses.field(default_factory=set)  # flat indices that only Python can read
 
 
 class _Memory:
@@ -95,12 +97,28 @@ class NativeEpoch:
         if loader.engine is None:
             self._shared = _engines.acquire(loader.num_workers, loader.memory, loader.cache)
         engine = loader.engine if self._shared is None else self._shared.engine
-        self.job = _penstock.Job(
+        self.mixed = bool(plan.mix) and self.even and not plan.python_only
+        try:
+            self.job = self._new_job(engine, ids)
+        except _penstock.PipelineError as why:
+            if not self.mixed:
+                raise
+            plan.mix, plan.why_no_mix, self.mixed = "", str(why), False
+            self.job = self._new_job(engine, ids)
+        if ready is not None:
+            self.job.load_state(ready)
+        elif begin:
+            self.job.load_state(_position.moved(self.job.state(), begin))
+        self._turn = self.job.begin(None)
+
+    def _new_job(self, engine: Any, ids: numpy.ndarray) -> Any:
+        loader, plan = self.loader, self.plan
+        return _penstock.Job(
             engine,
             plan.files.raw,
-            plan.lowered.text,
+            f"{plan.lowered.text} || {plan.mix}" if self.mixed else plan.lowered.text,
             self.order.size if self.even else _CUT,
-            fields="image",
+            fields="image,label" if self.mixed else "image",
             seed=self.seed,
             epochs=1,
             order="strict" if self.in_order else "ready",
@@ -109,11 +127,6 @@ class NativeEpoch:
             ids=ids,
             **on_error_options(loader.on_error),
         )
-        if ready is not None:
-            self.job.load_state(ready)
-        elif begin:
-            self.job.load_state(_position.moved(self.job.state(), begin))
-        self._turn = self.job.begin(None)
 
     def _begin(self, length: int) -> int:
         """The position of the first sample of this step."""
@@ -135,7 +148,7 @@ class NativeEpoch:
         if self.job is None or self.job.closed:
             raise StopIteration
         images, flat = self._next_even() if self.even else self._next_cut()
-        made = self._finish(images, flat)
+        made = (images, self._soft) if self.mixed else self._finish(images, flat)
         self.step += 1
         return made
 
@@ -157,6 +170,7 @@ class NativeEpoch:
         self._taken += len(ids)
         ragged = raw.info("image")[3] == "ragged"
         images: Any = [as_tensor(slot) for slot in raw.slots("image")] if ragged else as_tensor(raw.view("image"))
+        self._soft = as_tensor(raw.view("label")) if self.mixed else None
         return self._patch(images, flat), flat
 
     def _next_even(self) -> tuple[Any, numpy.ndarray]:

@@ -7,10 +7,11 @@ import dataclasses
 import sys
 from typing import Any
 
-from . import _collate, _datasets, _prefix, _samplers
+from . import _collate, _datasets, _mix, _prefix, _samplers
 from ._files import Files, too_many
 from ._lower import Lowered, lower
 from ._native import NativePlan
+from ._ops import Unfit
 
 
 @dataclasses.dataclass
@@ -92,9 +93,22 @@ def _native_plan(plan: Plan, before: Plan | None) -> NativePlan:
         files, python_only = last.files, last.python_only
         if last.lowered.text != plan.lowered.text:
             python_only = set(files.foreign)
-        return NativePlan(plan.flat, plan.lowered, files, plan.collate, python_only)
+        return _with_mix(NativePlan(plan.flat, plan.lowered, files, plan.collate, python_only=python_only))
     try:
         files = Files(plan.flat)
     except Exception as why:  # a list that the engine refuses is one for Python
         raise _datasets.Unknown(str(why)) from why
-    return NativePlan(plan.flat, plan.lowered, files, plan.collate, set(files.foreign))
+    return _with_mix(NativePlan(plan.flat, plan.lowered, files, plan.collate, python_only=set(files.foreign)))
+
+
+def _with_mix(plan: NativePlan) -> NativePlan:
+    """Lowers what the collation does to a finished batch, where that is known."""
+    if plan.collate.kind != "mix":
+        return plan
+    try:
+        if any(leaf.dataset.target_transform is not None for leaf in plan.flat.leaves):
+            raise Unfit("target_transform comes before it")
+        plan.mix = _mix.lower(plan.collate.call, plan.files.labels)
+    except Unfit as why:
+        plan.why_no_mix = str(why)
+    return plan

@@ -26,6 +26,8 @@ _METHODS = (
     "_check_inputs",
     "_call_kernel",
     "_needs_transform_list",
+    "_mixup_label",
+    "_check_image_or_video",
     "__getitem__",
     "__getitems__",
     "__len__",
