@@ -51,8 +51,8 @@ class _CudaFront:
         self._device = torch.device("cuda", index)
         self._channels_last, self._finish = channels_last, finish
 
-    def open(self, job: _penstock.Job) -> _CudaStream:
-        return _CudaStream(job, self._device, self._channels_last, self._finish)
+    def open(self, job: _penstock.Job) -> CudaStream:
+        return CudaStream(job, self._device, self._channels_last, self._finish)
 
 
 class _Ahead:
@@ -60,11 +60,11 @@ class _Ahead:
 
     __slots__ = ("batch", "ready", "state")
 
-    def __init__(self, batch: Batch, ready: Any, state: bytes) -> None:
+    def __init__(self, batch: Any, ready: Any, state: bytes) -> None:
         self.batch, self.ready, self.state = batch, ready, state
 
 
-class _CudaStream:
+class CudaStream:
     """Copies the next batch while the loop works on this one. Used by one thread at a time."""
 
     def __init__(self, job: _penstock.Job, device: torch.device, channels_last: bool, finish: Any) -> None:
@@ -75,19 +75,26 @@ class _CudaStream:
         self._held: collections.deque[tuple[Any, _penstock.Batch]] = collections.deque()
         self._next: _Ahead | None = None
         self._turn = -1
-        self._state = job.state()
+        self._state = self._state_now()
 
-    def next(self, turn: int) -> Any:
+    def _state_now(self) -> bytes:
+        return self._job.state()
+
+    def _values(self, batch: Any) -> tuple[Any, ...]:
+        """Everything of a batch that may be on the device."""
+        return (*batch, batch.ids, batch.valid)
+
+    def next(self, turn: int, timeout: float = 0) -> Any:
         if turn != self._turn:
             self.drop()
             self._turn = turn
-        ahead = self._next or self._send(self._job.next(turn))
+        ahead = self._next or self._send(self._job.next(turn, timeout))
         if ahead is None:
-            self._state = self._job.state()
+            self._state = self._state_now()
             return None
         main = torch.cuda.current_stream(self._device)
         main.wait_event(ahead.ready)
-        for value in (*ahead.batch, ahead.batch.ids, ahead.batch.valid):
+        for value in self._values(ahead.batch):
             if isinstance(value, torch.Tensor) and value.is_cuda:
                 value.record_stream(main)
         self._state = ahead.state
@@ -99,7 +106,7 @@ class _CudaStream:
         """Starts the copy of a batch. The state is that of a loop which has received it."""
         if raw is None:
             return None
-        state = self._job.state()
+        state = self._state_now()
         with torch.cuda.stream(self._side):
             batch = self._copy(raw)
             ready = torch.cuda.Event()
@@ -107,7 +114,7 @@ class _CudaStream:
         self._held.append((ready, raw))
         return _Ahead(batch, ready, state)
 
-    def _copy(self, raw: _penstock.Batch) -> Batch:
+    def _copy(self, raw: _penstock.Batch) -> Any:
         """Every field on the device, pictures finished there. On the side stream."""
         values = mixed(raw, {name: self._field(raw, name) for name in field_order(raw.names)}, self._finishes)
         kept = {

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import inspect
+import warnings
 import weakref
 from typing import Any, Callable, Iterator, Mapping
 
@@ -251,7 +252,13 @@ class _Iterator:
 
     def __init__(self, loader: DataLoader, epoch: Any, progress: _state.Progress) -> None:
         self._loader, self._epoch, self._progress = loader, epoch, progress
-        self._pin = loader.pin_memory and torch.cuda.is_available() and isinstance(epoch, NativeEpoch)
+        native = isinstance(epoch, NativeEpoch)  # workers pin what they make themselves
+        self._pin = native and loader.pin_memory and torch.cuda.is_available() and epoch.device is None
+        if native and loader.pin_memory and not torch.cuda.is_available():
+            warnings.warn(
+                "'pin_memory' argument is set as true but no accelerator is found, then device pinned memory won't be used.",
+                stacklevel=3,
+            )
 
     def __iter__(self) -> _Iterator:
         return self

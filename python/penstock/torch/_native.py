@@ -18,7 +18,7 @@ from torch.utils.data._utils.collate import default_collate
 
 from .. import _penstock
 from .._options import on_error_options
-from . import _engines, _position
+from . import _engines, _gpu, _position
 from ._collate import Collate
 from ._datasets import Flat, pick
 from ._files import Files
@@ -77,6 +77,9 @@ class NativeEpoch:
         )
         self.bounds = numpy.concatenate(([0], numpy.cumsum(order.sizes()))) if not self.even else None
         self.job: Any = None
+        # The user's own collation is given samples in memory, as in torch; what it makes is moved afterwards.
+        self.device = None if plan.collate.kind == "user" else _gpu.device_of(loader)
+        self._stream: Any = None
         self.python_s, self.python_runs = 0.0, 0  # targets and collation in Python
         self._spare: list[tuple[torch.Tensor, int]] = []
         self._open(ready)
@@ -97,7 +100,7 @@ class NativeEpoch:
         if loader.engine is None:
             self._shared = _engines.acquire(loader.num_workers, loader.memory, loader.cache)
         engine = loader.engine if self._shared is None else self._shared.engine
-        self.mixed = bool(plan.mix) and self.even and not plan.python_only
+        self.mixed = bool(plan.mix) and self.even and not plan.python_only and self.device is None
         try:
             self.job = self._new_job(engine, ids)
         except _penstock.PipelineError as why:
@@ -109,6 +112,7 @@ class NativeEpoch:
             self.job.load_state(ready)
         elif begin:
             self.job.load_state(_position.moved(self.job.state(), begin))
+        self._stream = None if self.device is None else _gpu.Pictures(self.job, self.device)
         self._turn = self.job.begin(None)
 
     def _new_job(self, engine: Any, ids: numpy.ndarray) -> Any:
@@ -125,6 +129,7 @@ class NativeEpoch:
             ends="short",
             sampler="given",
             ids=ids,
+            raw_finish=self.device is not None,
             **on_error_options(loader.on_error),
         )
 
@@ -135,6 +140,8 @@ class NativeEpoch:
         return min(self.step * (self.order.size or 1), length)
 
     def close(self) -> None:
+        if self._stream is not None:
+            self._stream.close()
         if self.job is not None:
             self.job.close()
 
@@ -156,22 +163,34 @@ class NativeEpoch:
         """Pictures of one native batch and the flat indices they belong to."""
         while True:
             try:
-                raw = self.job.next(self._turn)
+                got = self._receive()
                 break
             except _penstock.DataError as why:
                 self._read_in_python(why)
-        if raw is None:
+            except TimeoutError:
+                raise RuntimeError(f"DataLoader timed out after {self.loader.timeout} seconds") from None
+        if got is None:
             return None
-        ids = numpy.asarray(raw.view("id"))
-        if self.in_order and len(ids) == raw.valid_count and not self.loader.on_error.startswith("skip"):
+        images, ids, valid = got
+        if self.in_order and len(ids) == valid and not self.loader.on_error.startswith("skip"):
             flat = self.flat[self._taken : self._taken + len(ids)]
         else:
             flat = ids.copy()  # the native list is the flat one
         self._taken += len(ids)
+        return self._patch(images, flat), flat
+
+    def _receive(self) -> tuple[Any, numpy.ndarray, int] | None:
+        """Pictures, the numbers of their samples, and how many count."""
+        timeout = float(self.loader.timeout)
+        if self._stream is not None:
+            return self._stream.next(self._turn, timeout)
+        raw = self.job.next(self._turn, timeout)
+        if raw is None:
+            return None
         ragged = raw.info("image")[3] == "ragged"
         images: Any = [as_tensor(slot) for slot in raw.slots("image")] if ragged else as_tensor(raw.view("image"))
         self._soft = as_tensor(raw.view("label")) if self.mixed else None
-        return self._patch(images, flat), flat
+        return images, numpy.asarray(raw.view("id")), raw.valid_count
 
     def _next_even(self) -> tuple[Any, numpy.ndarray]:
         got = self._next_raw()
@@ -206,7 +225,7 @@ class NativeEpoch:
         except Exception as of_python:
             raise of_python from why
         self.plan.python_only.add(bad)
-        self.job.close()
+        self.close()
         taken, step = self._taken, self.step
         self._open()
         if self._taken != taken:  # unequal batches: the job had run ahead of the step
@@ -227,7 +246,7 @@ class NativeEpoch:
             if index in self.plan.python_only:
                 made = torch.as_tensor(self._sample_in_python(index))
                 if isinstance(images, list):
-                    images[slot] = made
+                    images[slot] = made if self.device is None else made.to(self.device)
                 else:
                     images[slot].copy_(made)
         return images
@@ -271,6 +290,8 @@ class NativeEpoch:
         if collate.kind == "user":
             return collate.call([(self._single(x), y) for x, y in zip(images, self._labels(flat))])
         labels = self._collated_labels(flat)
+        if self.device is not None and isinstance(labels, torch.Tensor):
+            labels = labels.to(self.device, non_blocking=True)
         batch = torch.stack(images) if isinstance(images, list) else images
         return [batch, labels] if collate.kind == "default" else collate.call(batch, labels)
 

@@ -166,3 +166,25 @@ def test_error_in_user_code_names_it(photos):
     loader = DataLoader(folder(photos, steps(transforms.ToTensor(), breaks)), 8, num_workers=1)
     with pytest.raises(ZeroDivisionError, match="breaks"):
         list(loader)
+
+
+# ---- limits in time, on the native path ------------------------------------------------------------------------------
+
+
+def test_native_timeout(photos):
+    """The first batch cannot be there in a nanosecond. Later ones come all the same."""
+    loader = DataLoader(folder(photos), 60, num_workers=1, timeout=1e-9)
+    iterator = iter(loader)
+    assert loader.stats()["path"] == "native"
+    with pytest.raises(RuntimeError, match="DataLoader timed out after 1e-09 seconds"):
+        next(iterator)
+    loader.timeout = 60
+    assert len(next(iterator)[1]) == 60
+
+
+def test_pin_memory_without_an_accelerator_warns_as_torch_does(photos):
+    if torch.cuda.is_available():
+        pytest.skip("there is an accelerator")
+    with pytest.warns(UserWarning, match="no accelerator is found"):
+        batch = next(iter(DataLoader(folder(photos), 4, pin_memory=True)))
+    assert not batch[0].is_pinned()
