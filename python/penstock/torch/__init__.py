@@ -6,6 +6,7 @@ ImageFolder through torchvision's transforms) it does in its own threads; everyt
 ``loader.explain()`` says which is which. This subpackage needs torch; ``import penstock`` does not.
 """
 
+from ._accelerate import prepare
 from ._loader import DataLoader
 
-__all__ = ["DataLoader"]
+__all__ = ["DataLoader", "prepare"]

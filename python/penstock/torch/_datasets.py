@@ -130,7 +130,7 @@ def _walk_folder(dataset: Any, flat: Flat, depth: int) -> numpy.ndarray | None:
 
 def pick(table: numpy.ndarray | None, length: int, indices: numpy.ndarray) -> numpy.ndarray:
     """table[indices] with Python's meaning of negative indices; IndexError where one is out of range."""
-    wrapped = numpy.where(indices < 0, indices + length, indices)
+    wrapped = numpy.where(indices < 0, indices + length, indices) if indices.size and indices.min() < 0 else indices
     if wrapped.size and (wrapped.min() < 0 or wrapped.max() >= length):
         bad = indices[(wrapped < 0) | (wrapped >= length)][0]
         raise IndexError(f"index {bad} is out of range for a dataset of {length} samples")

@@ -13,7 +13,7 @@ import torch.utils.data
 from torch.utils.data._utils import pin_memory as _pin
 
 from .._penstock import Engine, PipelineError, SettingError
-from . import _explain, _plan, _samplers, _state
+from . import _accelerate, _explain, _plan, _samplers, _state
 from ._native import NativeEpoch
 from ._prefix import Prefix
 from ._python import IterableEpoch, PythonEpoch, Ready, iterable_runner, map_runner
@@ -109,6 +109,14 @@ class DataLoader(_Base):
         self._runner: Any = None
         self._running: Callable[[], Any] = lambda: None
         self._last_stats: dict[str, Any] = {}
+        self._may_be_rebuilt = False
+
+    @property
+    def _is_accelerate_prepared(self) -> bool:
+        """accelerate asks for this before it makes a loader of torch's own from what it finds here."""
+        if not self._may_be_rebuilt:
+            raise SettingError(_accelerate.ADVICE)
+        return False
 
     # ---- iteration --------------------------------------------------------------------------------------------------
 
