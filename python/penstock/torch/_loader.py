@@ -153,6 +153,8 @@ class DataLoader(_Base):
         order = None if self._dataset_kind != 0 else _state.order_of(self, state)
         self._base_seed = state["base_seed"]
         progress = _state.Progress(state["number"], state["base_seed"], list(state["rng"]), order, state["delivered"])
+        if "skipped" in state:
+            progress.skipped = set(state["skipped"].tolist())
         if "done" in state:
             progress.ready = Ready(state["unit"], state["done"].tolist())
         job = bytes(state["job"].numpy().tobytes()) if "job" in state else None
@@ -165,7 +167,9 @@ class DataLoader(_Base):
         order = None if progress.order is None else self._share(progress.order)
         if plan.path == "native" and plan.native is not None and order is not None and order.ids is not None:
             try:
-                epoch = NativeEpoch(self, plan.native, order, seed, progress.delivered, job)
+                epoch = NativeEpoch(self, plan.native, order, seed, progress.delivered, job, progress.skipped)
+                if epoch.skips:
+                    progress.skipped = plan.native.unreadable
             except IndexError:
                 plan.path, plan.why = "python", "the sampler gives an index that is out of range"
             except PipelineError as why:

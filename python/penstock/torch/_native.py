@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import time
-from typing import Any
+from typing import Any, Iterable
 
 import numpy
 import torch
@@ -41,6 +41,7 @@ class NativePlan:
     mix: str = ""  # the batch op that does what collate.call does, or ""
     why_no_mix: str = ""
     python_only: set[int] = dataclasses.field(default_factory=set)  # flat indices that only Python can read
+    unreadable: set[int] = dataclasses.field(default_factory=set)  # those that neither can, and the policy skips
 
 
 class _Memory:
@@ -64,17 +65,30 @@ class NativeEpoch:
     """Batches of one epoch from step `start` on."""
 
     def __init__(
-        self, loader: Any, plan: NativePlan, order: Order, seed: int, start: int = 0, ready: bytes | None = None
+        self,
+        loader: Any,
+        plan: NativePlan,
+        order: Order,
+        seed: int,
+        start: int = 0,
+        ready: bytes | None = None,
+        skipped: Iterable[int] = (),
     ) -> None:
         assert order.ids is not None
         self.loader, self.plan, self.order, self.seed = loader, plan, order, seed
         self.flat = pick(plan.flat.table, len(loader.dataset), order.ids)
+        self.policy = on_error_options(loader.on_error)
         self.step = start
         self.even = order.size is not None
         # Samples that Python reads are known by their place, and repeated ones cannot be told apart when they come.
         self.in_order = (
             loader.in_order or not self.even or bool(plan.python_only) or len(numpy.unique(self.flat)) < len(self.flat)
         )
+        # In order, a sample that the engine refuses is offered to Pillow before the policy applies. Else it is the engine's.
+        self.skips = self.policy["on_error"] == "skip" and self.in_order and self.even
+        if self.skips:
+            plan.unreadable.update(skipped)
+            self._leave_out(plan.unreadable)
         self.bounds = numpy.concatenate(([0], numpy.cumsum(order.sizes()))) if not self.even else None
         self.job: Any = None
         # The user's own collation is given samples in memory, as in torch; what it makes is moved afterwards.
@@ -130,7 +144,7 @@ class NativeEpoch:
             sampler="given",
             ids=ids,
             raw_finish=self.device is not None,
-            **on_error_options(loader.on_error),
+            **(self.policy if not self.skips else {**self.policy, "on_error": "raise", "skip": 0}),
         )
 
     def _begin(self, length: int) -> int:
@@ -172,7 +186,7 @@ class NativeEpoch:
         if got is None:
             return None
         images, ids, valid = got
-        if self.in_order and len(ids) == valid and not self.loader.on_error.startswith("skip"):
+        if self.in_order and len(ids) == valid and (self.skips or self.policy["on_error"] != "skip"):
             flat = self.flat[self._taken : self._taken + len(ids)]
         else:
             flat = ids.copy()  # the native list is the flat one
@@ -215,22 +229,40 @@ class NativeEpoch:
 
     def _read_in_python(self, why: _penstock.DataError) -> None:
         """Makes sure that Python can read what the engine could not, and goes on; else raises what Python raises."""
-        if why.id is None or self.loader.on_error != "raise":
+        if why.id is None or not (self.skips or self.policy["on_error"] == "raise"):
             raise why
         bad = why.id  # perhaps a stand-in for another one: then it comes later in the order
         if not self.in_order or bad in self.plan.python_only or not numpy.any(self.flat == bad):
             raise why
         try:
             self._sample_in_python(bad)
+            self.plan.python_only.add(bad)
         except Exception as of_python:
-            raise of_python from why
-        self.plan.python_only.add(bad)
+            if not self.skips:
+                raise of_python from why
+            self._skip(bad, of_python)
         self.close()
         taken, step = self._taken, self.step
         self._open()
         if self._taken != taken:  # unequal batches: the job had run ahead of the step
             self._spare = []
         self.step = step
+
+    def _skip(self, bad: int, of_python: Exception) -> None:
+        """Leaves a sample out from here on; the ones after it move up, so that batches stay full."""
+        unreadable = self.plan.unreadable
+        unreadable.add(bad)
+        if len(unreadable) > self.policy["skip"]:
+            path = self.plan.files.raw.sample(bad)[0]
+            raise _penstock.DataError(
+                f"{path}: {of_python}; with it {len(unreadable)} samples are bad, and on_error={self.loader.on_error!r} "
+                "allows fewer: look at them, or allow more"
+            ) from of_python
+        self._leave_out({bad})
+
+    def _leave_out(self, bad: set[int]) -> None:
+        if bad:
+            self.flat = self.flat[~numpy.isin(self.flat, list(bad))]
 
     def _sample_in_python(self, flat: int) -> Any:
         leaf = self.plan.flat.leaf_of(flat)
@@ -304,6 +336,8 @@ class NativeEpoch:
 
     def stats(self) -> dict[str, Any]:
         stats = {} if self.job is None or self.job.closed else self.job.stats()
+        if self.skips:
+            stats["skipped"] = len(self.plan.unreadable)
         if self.python_runs:
             stats["python_batch_s"] = self.python_s / self.python_runs
         return stats

@@ -93,7 +93,9 @@ def _native_plan(plan: Plan, before: Plan | None) -> NativePlan:
         files, python_only = last.files, last.python_only
         if last.lowered.text != plan.lowered.text:
             python_only = set(files.foreign)
-        return _with_mix(NativePlan(plan.flat, plan.lowered, files, plan.collate, python_only=python_only))
+        made = NativePlan(plan.flat, plan.lowered, files, plan.collate, python_only=python_only)
+        made.unreadable = last.unreadable
+        return _with_mix(made)
     try:
         files = Files(plan.flat)
     except Exception as why:  # a list that the engine refuses is one for Python

@@ -34,6 +34,7 @@ class Progress:
     is_over: bool = False
     epoch: Any = None  # of a native path in ready order only, where the job knows what was delivered
     ready: Ready | None = None  # of a Python path in ready order
+    skipped: set[int] = dataclasses.field(default_factory=set)  # samples that the order is without, native path
 
 
 def facts(loader: Any) -> dict[str, Any]:
@@ -67,6 +68,8 @@ def save(loader: Any, progress: Progress | None, epochs: int) -> dict[str, Any]:
         state.update(unit=progress.ready.unit, done=torch.tensor(progress.ready.done, dtype=torch.int64))
     if progress.order is not None and not _samplers.is_regenerable(loader):
         state.update(_given(progress.order))
+    if progress.skipped:
+        state["skipped"] = torch.tensor(sorted(progress.skipped), dtype=torch.int64)
     if progress.epoch is not None:
         state["job"] = torch.frombuffer(bytearray(progress.epoch.job.state()), dtype=torch.uint8)
     return state

@@ -203,6 +203,40 @@ def test_file_that_only_pillow_reads_is_still_delivered(own_photos):
     assert_equal_runs(lambda kind: kind(dataset, batch_sampler=[[1, 6], [6], [0, 2, 3], [14, 4]]), epochs=2)
 
 
+def test_skip_offers_a_file_to_pillow_first(own_photos):
+    dataset = folder(own_photos)
+    PIL.Image.open(dataset.samples[2][0]).save(dataset.samples[2][0], format="BMP")
+    for at in (6, 13):
+        open(dataset.samples[at][0], "wb").write(b"no picture")
+    good = torch.utils.data.Subset(dataset, [i for i in range(15) if i not in (6, 13)])
+    expected = list(torch.utils.data.DataLoader(good, 4))
+    loader = DataLoader(dataset, 4, on_error="skip:2")
+    assert_same(list(loader), expected)
+    assert_same(list(loader), expected)
+    assert loader.stats()["skipped"] == 2 and loader.stats()["path"] == "native"
+    with pytest.raises(penstock.DataError, match="2 samples are bad"):
+        list(DataLoader(dataset, 4, on_error="skip:1"))
+
+
+def test_a_state_knows_what_was_skipped(own_photos):
+    dataset = folder(own_photos)
+    for at in (1, 6):
+        open(dataset.samples[at][0], "wb").write(b"no picture")
+
+    def make():
+        return DataLoader(dataset, 3, shuffle=True, seed=1, on_error="skip:2")
+
+    whole = list(make())
+    for stop in range(1, len(whole)):
+        loader = make()
+        iterator = iter(loader)
+        for _ in range(stop):
+            next(iterator)
+        again = make()
+        again.load_state_dict(loader.state_dict())
+        assert_same(list(again), whole[stop:])
+
+
 def test_a_few_files_of_other_formats_are_read_by_pillow(own_photos):
     PIL.Image.new("RGB", (30, 30), (1, 2, 3)).save(own_photos / "ant" / "zzz.bmp")
     PIL.Image.new("RGB", (30, 30), (9, 2, 3)).save(own_photos / "bee" / "000.tiff")
