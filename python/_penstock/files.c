@@ -62,9 +62,8 @@ static int add_path(texts *all, PyObject *path)
         PyObject *bytes = PyUnicode_AsUTF8String(path);
         char *text;
         if (bytes != NULL) {
-            const int rc = PyBytes_AsStringAndSize(bytes, &text, &size) < 0
-                               ? -1
-                               : add_text(all, text, size);
+            const int rc =
+                PyBytes_AsStringAndSize(bytes, &text, &size) < 0 ? -1 : add_text(all, text, size);
             Py_DECREF(bytes);
             return rc;
         }

@@ -293,8 +293,8 @@ static int64_t slice_until(double end)
     return left_ns > 0 ? (int64_t)left_ns : 0;
 }
 
-/* next(turn, timeout=0): a Batch, or None when the turn is over; TimeoutError after so many seconds,
- * 0 = never */
+/* next(turn, timeout=0): a Batch, or None when the turn is over; TimeoutError after so many
+ * seconds, 0 = never */
 static PyObject *job_next(PyObject *self, PyObject *args)
 {
     uint64_t turn;

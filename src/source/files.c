@@ -135,8 +135,8 @@ static int measure(listing *l, size_t *bytes, unsigned *formats, pst_error *err)
 /* "jpeg", …; "mixed" when there are several; "any" when a name does not tell. */
 static const char *format_name(unsigned formats)
 {
-    const unsigned pictures = 1u << PSTI_FORMAT_JPEG | 1u << PSTI_FORMAT_PNG |
-                              1u << PSTI_FORMAT_WEBP;
+    const unsigned pictures =
+        1u << PSTI_FORMAT_JPEG | 1u << PSTI_FORMAT_PNG | 1u << PSTI_FORMAT_WEBP;
     if (formats & ~pictures)
         return "any";
     for (int i = PSTI_FORMAT_JPEG; i <= PSTI_FORMAT_WEBP; i++)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Keys become paths here and nowhere else: psti_key_fault says which keys are allowed and
- * psti_open_beneath checks again before it opens; paths that the caller lists go another way. Pure functions but for one flag; called from
- * listing, I/O and verifying threads. */
+ * psti_open_beneath checks again before it opens; paths that the caller lists go another way. Pure
+ * functions but for one flag; called from listing, I/O and verifying threads. */
 #include "source/names.h"
 
 #include <errno.h>

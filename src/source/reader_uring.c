@@ -105,9 +105,9 @@ static void queue_open(ring *r, slot *s)
 {
     const psti_extent *at = &s->read->at;
     struct io_uring_sqe *sqe = io_uring_get_sqe(&r->uring);
-    s->how = (struct open_how){.flags = PSTI_OPEN_FLAGS | O_CLOEXEC,
-                               .resolve =
-                                   at->anywhere ? 0 : RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS};
+    s->how =
+        (struct open_how){.flags = PSTI_OPEN_FLAGS | O_CLOEXEC,
+                          .resolve = at->anywhere ? 0 : RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS};
     io_uring_prep_openat2(sqe, at->root, at->path, &s->how);
     io_uring_sqe_set_data(sqe, s);
 }

@@ -2,8 +2,9 @@
  * Where bytes come from. A dataset is an ordered manifest of samples; each sample has fields, which
  * are either members (bytes in a file or in a tar shard, read when needed) or values (kept in the
  * manifest: labels, numbers, texts). Ids are dense and in key order (byte-wise ascending for
- * folders; shard order then member order for tar; line order for manifests; as given for a list of files). A dataset is shared by
- * reference count and does not change, except that a changed file's record may be renewed. */
+ * folders; shard order then member order for tar; line order for manifests; as given for a list of
+ * files). A dataset is shared by reference count and does not change, except that a changed file's
+ * record may be renewed. */
 #ifndef PSTI_SOURCE_SOURCE_H
 #define PSTI_SOURCE_SOURCE_H
 
