@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One training run: the net, its optimiser, and the loaders it can be fed by. All else is the same for every loader."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import pathlib
+import time
+from dataclasses import dataclass, field
+from typing import Any, Callable, Iterator
+
+import numpy
+import torch
+import torch.utils.data
+from torchvision import datasets, transforms
+
+import penstock
+import penstock.torch
+from pictures import CLASSES, SLOW, Decoded, Fetched
+
+BATCH, EPOCHS, WORKERS = 16, 6, 2
+AVERAGED = 3  # last epochs whose weights are averaged: it takes out most of the noise of the last steps
+RATE, MOMENTUM, DECAY = 0.005, 0.9, 1e-3
+MEAN, STD = [0.5] * 3, [0.25] * 3
+PIPELINE = "decode | resize(36) | random_crop(32) | hflip | normalize(mean=(0.5, 0.5, 0.5), std=(0.25, 0.25, 0.25))"
+
+# Starts an epoch: images, labels, and the samples' numbers where the loader tells them.
+Epoch = Callable[[], Iterator[tuple[torch.Tensor, torch.Tensor, Any]]]
+Opened = contextlib.AbstractContextManager[Epoch]
+
+
+def training_transform() -> transforms.Compose:
+    """PIPELINE in torchvision's words."""
+    return transforms.Compose(
+        [
+            transforms.Resize(36),
+            transforms.RandomCrop(32),
+            transforms.RandomHorizontalFlip(),
+            transforms.ToTensor(),
+            transforms.Normalize(MEAN, STD),
+        ]
+    )
+
+
+def evaluation_set(folder: pathlib.Path) -> tuple[torch.Tensor, torch.Tensor]:
+    """All pictures of a folder, prepared once, for every run the same."""
+    transform = transforms.Compose(
+        [transforms.Resize(36), transforms.CenterCrop(32), transforms.ToTensor(), transforms.Normalize(MEAN, STD)]
+    )
+    pairs = list(datasets.ImageFolder(str(folder), transform))
+    return torch.stack([image for image, _ in pairs]), torch.tensor([label for _, label in pairs])
+
+
+@contextlib.contextmanager
+def _native(folder: pathlib.Path, seed: int, order: str) -> Iterator[Epoch]:
+    # Without a cache: it would make the slow class as fast as the others from the second epoch on.
+    with penstock.Loader(
+        Fetched(folder), PIPELINE, BATCH, seed=seed, order=order, drop_last=True, workers=WORKERS, cache=0, device="cpu"
+    ) as loader:
+        yield lambda: ((batch[0], batch[1].long(), batch.ids) for batch in loader)
+
+
+@contextlib.contextmanager
+def _torch_like(kind: Any, dataset: Any, seed: int, **options: Any) -> Iterator[Epoch]:
+    generator = torch.Generator().manual_seed(seed)
+    options.update(shuffle=True, drop_last=True, generator=generator, num_workers=WORKERS, persistent_workers=True)
+    loader = kind(dataset, BATCH, **options)
+    yield lambda: ((images, labels, None) for images, labels in loader)
+
+
+def _torch(folder: pathlib.Path, seed: int) -> Opened:
+    return _torch_like(torch.utils.data.DataLoader, Decoded(Fetched(folder), training_transform()), seed)
+
+
+def _strict(folder: pathlib.Path, seed: int) -> Opened:
+    return _native(folder, seed, "strict")
+
+
+def _ready(folder: pathlib.Path, seed: int) -> Opened:
+    return _native(folder, seed, "ready")
+
+
+def _drop_in_strict(folder: pathlib.Path, seed: int) -> Opened:
+    """The way through the engine, from files: without what fetching costs in the others."""
+    dataset = datasets.ImageFolder(str(folder), training_transform())
+    return _torch_like(penstock.torch.DataLoader, dataset, seed, native=True)
+
+
+def _drop_in_ready(folder: pathlib.Path, seed: int) -> Opened:
+    """The way through Python workers."""
+    dataset = Decoded(Fetched(folder), training_transform())
+    return _torch_like(penstock.torch.DataLoader, dataset, seed, in_order=False)
+
+
+def _without_slow(folder: pathlib.Path, seed: int, one_in: int) -> Opened:
+    """A loader that does not wait for what is slow: of class SLOW it delivers one sample in `one_in`, or none for 0."""
+    fetched = Fetched(folder)
+    keep = [i for i, label in enumerate(fetched.labels) if label != SLOW or (one_in and i % one_in == 0)]
+    dataset = torch.utils.data.Subset(Decoded(fetched, training_transform()), keep)
+    return _torch_like(torch.utils.data.DataLoader, dataset, seed)
+
+
+def _drops_slow(folder: pathlib.Path, seed: int) -> Opened:
+    return _without_slow(folder, seed, 0)
+
+
+def _drops_half(folder: pathlib.Path, seed: int) -> Opened:
+    return _without_slow(folder, seed, 2)
+
+
+BASELINE = "torch"
+CHECKED: dict[str, Callable[[pathlib.Path, int], Opened]] = {
+    "strict": _strict, "ready": _ready, "drop-in strict": _drop_in_strict, "drop-in ready": _drop_in_ready,
+}
+CONTROLS = {"drops slow": _drops_slow, "drops half": _drops_half}
+LOADERS = {BASELINE: _torch, **CHECKED, **CONTROLS}
+
+
+@dataclass
+class Run:
+    """What one run came to. `seen`: samples of each class, epoch by epoch; `ids`: in order of delivery, where known."""
+
+    accuracy: float
+    by_class: list[float]
+    seen: list[list[int]] = field(default_factory=list)
+    ids: list[list[int]] = field(default_factory=list)
+    seconds: float = 0.0
+
+
+def _net() -> torch.nn.Module:
+    return torch.nn.Sequential(
+        torch.nn.Conv2d(3, 8, 3, stride=2, padding=1),
+        torch.nn.ReLU(),
+        torch.nn.Conv2d(8, 16, 3, stride=2, padding=1),
+        torch.nn.ReLU(),
+        torch.nn.Flatten(),
+        torch.nn.Linear(16 * 8 * 8, CLASSES),
+    )
+
+
+class _Average:
+    """A net whose weights are the mean of another's, step by step."""
+
+    def __init__(self, net: torch.nn.Module) -> None:
+        self.net, self.steps = copy.deepcopy(net), 0
+
+    def add(self, net: torch.nn.Module) -> None:
+        self.steps += 1
+        with torch.no_grad():
+            for mean, now in zip(self.net.parameters(), net.parameters()):
+                mean.lerp_(now, 1.0 / self.steps)
+
+
+def _evaluate(net: torch.nn.Module, images: torch.Tensor, labels: torch.Tensor) -> tuple[float, list[float]]:
+    """Accuracy in percent, of all and of each class."""
+    with torch.no_grad():
+        right = torch.cat([net(part).argmax(1) for part in images.split(500)]) == labels
+    by_class = [100.0 * right[labels == label].double().mean().item() for label in range(CLASSES)]
+    return 100.0 * right.double().mean().item(), by_class
+
+
+def train(mode: str, folder: pathlib.Path, held_out: tuple[torch.Tensor, torch.Tensor], seed: int) -> Run:
+    """Trains one net from `seed`: its first weights, the order and the augmentation all follow from it."""
+    start = time.perf_counter()
+    torch.manual_seed(seed)
+    net = _net()
+    average = _Average(net)
+    optimiser = torch.optim.SGD(net.parameters(), RATE, MOMENTUM, weight_decay=DECAY)
+    run = Run(0.0, [])
+    with LOADERS[mode](folder, seed) as batches:
+        for epoch in range(EPOCHS):
+            seen, ids = numpy.zeros(CLASSES, dtype=int), []
+            for images, labels, numbers in batches():
+                optimiser.zero_grad()
+                torch.nn.functional.cross_entropy(net(images), labels).backward()
+                optimiser.step()
+                if epoch >= EPOCHS - AVERAGED:
+                    average.add(net)
+                seen += numpy.bincount(labels.numpy(), minlength=CLASSES)
+                ids += [] if numbers is None else [int(number) for number in numbers]
+            run.seen.append(seen.tolist())
+            run.ids.append(ids)
+    run.accuracy, run.by_class = _evaluate(average.net, *held_out)
+    run.seconds = time.perf_counter() - start
+    return run
