@@ -7,7 +7,7 @@ worker reads; so a free worker takes the next sample, and a dead trainer is an e
 finishes the batch and sends a record back.
 
 A task is used again when it is `CLOSED`, which is the last thing its finisher does with it; the serial tells a reader
-which use it is looking at. With regrouping a sample of one task is placed in another: the sample's own task counts it in
+which use it is looking at. With regrouping a sample of one task is placed in another: its own task counts it in
 `UNPLACED` until it is placed (before the other's `LEFT`, so where nothing is left nothing is unplaced) and in `UNREAD`
 until its worker has left both, which is when their memory may be used again.
 """

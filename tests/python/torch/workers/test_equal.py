@@ -69,10 +69,22 @@ KEPT = {"tensor", "array", "scalar", "float32", "text", "dict", "nested", "named
 
 
 @pytest.mark.parametrize("name", SAMPLES)
-@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.long)])
 def test_default_collate(name, workers):
     loader = DataLoader(Made(SAMPLES[name], 12), batch_size=5, num_workers=workers)
     same(epoch(loader), list(DataLoader(loader.dataset, batch_size=5)))
+
+
+def test_default_collate_of_all_kinds_by_the_same_workers():
+    """An epoch for each kind, so that workers and layouts change from one to the next."""
+    makes = list(SAMPLES.values())
+    made = Made(lambda i: makes[i // 100](i % 100), 100 * len(makes))
+    runner = runner_for(DataLoader(made, batch_size=5, num_workers=2, persistent_workers=True))
+    for number, name in enumerate(SAMPLES):
+        indices = [[100 * number + i for i in range(start, min(start + 5, 12))] for start in range(0, 12, 5)]
+        runner.start_epoch(iter(indices), 99)
+        same(rest(runner), list(DataLoader(made, batch_sampler=indices)), name)
+    runner.shutdown()
 
 
 def test_default_collate_as_torchs_own_workers_give_it():
@@ -100,22 +112,15 @@ def pair(index):
 
 @pytest.mark.parametrize("name", CASES)
 def test_arguments(name):
-    def run(make):
-        torch.manual_seed(3)
-        return make(DataLoader(Made(pair), num_workers=3, **CASES[name]))
-
-    def theirs(loader):
-        iterator = iter(loader)
-        return list(iterator)
-
-    def ours(loader):
-        torch.empty((), dtype=torch.int64).random_()  # the iterator's own draw
-        return epoch(loader)
-
-    same(run(ours), run(theirs))
+    torch.manual_seed(3)
+    torch.empty((), dtype=torch.int64).random_()  # the iterator's own draw
+    ours = epoch(DataLoader(Made(pair), num_workers=2, **CASES[name]))
+    torch.manual_seed(3)
+    options = {key: value for key, value in CASES[name].items() if key != "prefetch_factor"}  # which needs workers
+    same(ours, list(DataLoader(Made(pair), **options)))
 
 
-@pytest.mark.parametrize("method", ["spawn", "forkserver"])
+@pytest.mark.parametrize("method", ["spawn", pytest.param("forkserver", marks=pytest.mark.long)])
 def test_start_methods(method):
     loader = DataLoader(Made(pair, 12), batch_size=4, num_workers=1, multiprocessing_context=method)
     same(epoch(loader), list(DataLoader(loader.dataset, batch_size=4)))
@@ -155,7 +160,8 @@ def test_own_collate(name):
     collate = COLLATES[name]
     make = pair if collate is with_worker else lambda i: (torch.arange(float(i % 5 + 1)), i)
     loader = DataLoader(Made(make), batch_size=4, num_workers=2, collate_fn=collate)
-    ours, theirs = epoch(loader), list(loader)
+    ours = epoch(loader)
+    theirs = list(loader if collate is with_worker else DataLoader(loader.dataset, batch_size=4, collate_fn=collate))
     same(ours, theirs)
     if name == "channels last":
         assert ours[0].stride() == theirs[0].stride()
@@ -287,20 +293,19 @@ class Stream(IterableDataset):
 STREAMS = [{}, {"drop_last": True}, {"batch_size": None}, {"persistent_workers": True}]
 
 
-@pytest.mark.parametrize("workers", [0, 1, 3])
+@pytest.mark.parametrize("workers", [0, pytest.param(1, marks=pytest.mark.long), 3])
 @pytest.mark.parametrize("options", STREAMS, ids=str)
 def test_iterable(workers, options):
     if not workers and "persistent_workers" in options:
         pytest.skip("no workers")
     torch.manual_seed(5)
     loader = DataLoader(Stream(), num_workers=workers, **{"batch_size": 4, **options})
+    theirs = list(DataLoader(Stream(), num_workers=workers, **{"batch_size": 4, **options}))
     runner = runner_for(loader)
     for _ in range(2):
         torch.manual_seed(5)
         start(runner, loader)
-        ours = rest(runner)
-        torch.manual_seed(5)
-        same(ours, list(DataLoader(Stream(), num_workers=workers, **{"batch_size": 4, **options})))
+        same(rest(runner), theirs)
     runner.shutdown()
 
 

@@ -324,18 +324,25 @@ def test_no_main_guard_and_exit_with_a_half_read_loader(tmp_path):
     assert gone(map(int, lines[1].split()))
 
 
-@pytest.mark.parametrize("thread", [False, True])
-def test_workers_end_when_their_trainer_is_killed(tmp_path, thread):
+def test_workers_end_when_their_trainer_is_killed(tmp_path):
+    """Those that its main thread forked, whom the kernel kills, and those of another thread, who see their pipe end."""
     text = """
+import threading
+runners = []
 def go():
-    global r
-    r = start(Data())
-    print(*[p.pid for p in r._pool.processes], flush=True)
+    runners.append(start(Data()))
+    runners[-1].next()
+go()
+thread = threading.Thread(target=go)
+thread.start()
+thread.join()
+go()
+print(*[p.pid for r in runners for p in r._pool.processes], flush=True)
+signal.pause()
 """
-    text += "import threading; t = threading.Thread(target=go); t.start(); t.join()\n" if thread else "go()\n"
-    process = script(text + "r.next(); other = start(Data())\nprint('ready', flush=True)\nsignal.pause()", tmp_path)
+    process = script(text, tmp_path)
     pids = list(map(int, process.stdout.readline().split()))
-    assert process.stdout.readline() == "ready\n" and len(alive(pids)) == 2
+    assert len(alive(pids)) == 6
     process.kill()
     assert gone(pids)
     process.communicate()
@@ -370,51 +377,71 @@ except KeyboardInterrupt:
     assert gone(pids)
 
 
-def test_fork_after_use(tmp_path):
-    text = """
-r = start(Data())
-got = [r.next().clone() for _ in range(20)]
-first = r.next()
-pid = os.fork()
-if not pid:
-    try:
-        r.next()
-    except RuntimeError as error:
-        print('child:', error, flush=True)
-    del r, first
-    mine = start(Data(), 4)
-    print('child:', mine.next().tolist(), flush=True)
-    os._exit(0)
-os.waitpid(pid, 0)
-got += [first] + [r.next() for _ in range(479)]
-print('parent:', torch.cat(got).flatten().tolist() == list(range(1000)))
-"""
-    out, err = script(text, tmp_path).communicate(timeout=60)
-    assert "child: this iterator belongs to" in out and "child: [[0], [1]]" in out and "parent: True" in out, out + err
+def in_a_fork(function):
+    """What the function returns, as text, in a child of this process."""
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if not pid:
+        try:
+            os.write(writer, repr(function()).encode())
+        finally:
+            os._exit(0)
+    os.close(writer)
+    with open(reader) as file:
+        text = file.read()
+    os.waitpid(pid, 0)
+    return text
 
 
-def test_nothing_is_named_in_dev_shm(tmp_path):
-    """Neither trainer nor worker maps or holds a file there, whoever collates."""
-    text = """
-def there(batch=None):
-    maps = open('/proc/self/maps').read()
-    return '/dev/shm' in maps or any('/dev/shm' in os.path.realpath(file) for file in os.scandir('/proc/self/fd'))
-class Big(Data):
-    def __getitem__(self, index):
-        return torch.zeros(1000), there()
-for collate in (default_collate, lambda batch: (default_collate(batch), there())):
-    r = MapRunner(Big(), num_workers=2, collate_fn=collate)
-    r.start_epoch(iter([[i, i + 1] for i in range(0, 40, 2)]), 1)
+def test_fork_after_use():
+    runner = started(Squares(1000), length=1000)
+    got = [runner.next().clone() for _ in range(20)]
+    got.append(runner.next())
+
+    def in_child():
+        nonlocal runner
+        try:
+            runner.next()
+        except RuntimeError as error:
+            said = str(error)
+        runner = None
+        got.clear()
+        return said, started(Squares(), length=4).next().tolist()
+
+    text = in_a_fork(in_child)
+    assert "this iterator belongs to" in text and "[[0, 0], [1, 1], [2, 4], [3, 9]]" in text
+    got += rest(runner)
+    assert torch.cat(got)[:, 0].tolist() == list(range(1000))
+
+
+def named():
+    """What this process maps or holds in /dev/shm."""
+    with open("/proc/self/maps") as file:
+        found = {line[line.index("/dev/shm") :] for line in file if "/dev/shm" in line}
+    for name in os.listdir("/proc/self/fd"):
+        path = os.path.realpath(f"/proc/self/fd/{name}")
+        if "/dev/shm" in path:
+            found.add(path)
+    return found
+
+
+@pytest.mark.parametrize("own", [False, True], ids=["default_collate", "own"])
+def test_nothing_is_named_in_dev_shm(own):
+    """Neither trainer nor worker maps or holds a file there that was not there before, whoever collates."""
+    before = named()
+
+    class Big(Squares):
+        def __getitem__(self, index):
+            return torch.zeros(1000), len(named() - before)
+
+    def stacked(batch):
+        data = default_collate(batch)
+        return data[0], data[1] + len(named() - before)
+
+    runner = started(Big(), length=80, collate_fn=stacked if own else default_collate)
     for _ in range(20):
-        batch = r.next()
-        inner, last = batch if isinstance(batch, tuple) else (batch, False)
-        assert not inner[1].any() and not last and not there(), 'in /dev/shm'
-    r.shutdown()
-print('nothing')
-"""
-    process = script(text, tmp_path)
-    out, err = process.communicate(timeout=60)
-    assert out == "nothing\n", err
+        assert not runner.next()[1].any() and named() <= before
+    runner.shutdown()
 
 
 # Waste
@@ -444,7 +471,8 @@ def children():
     return found
 
 
-def test_loaders_made_and_dropped_leave_no_files_processes_or_memory():
+@pytest.mark.parametrize("count", [20, pytest.param(1000, marks=pytest.mark.long)])
+def test_loaders_made_and_dropped_leave_no_files_processes_or_memory(count):
     def one(read):
         runner = started(Squares(), persistent=read % 2 == 0)
         kept = [runner.next() for _ in range(read % 3)]
@@ -457,8 +485,8 @@ def test_loaders_made_and_dropped_leave_no_files_processes_or_memory():
     gc.collect()
     files, processes, kept = open_files(), children(), []
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    for number in range(40):
-        kept += one(number)[:1]
+    for number in range(count):
+        kept = kept[-20:] + one(number)[:1]
     assert open_files() <= files + len(kept)  # each kept batch keeps its mapping
     kept.clear()
     gc.collect()

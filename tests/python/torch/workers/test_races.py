@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Workers stopped between two steps of the protocol, while the trainer and the other workers go on.
 
-A patch in this process stops a worker that is forked from it at a chosen step, so each order of events is made to happen."""
+A patch in this process stops a worker that is forked from it at a chosen step: each order of events is made to happen.
+"""
 
 import fcntl
 import os
@@ -224,8 +225,6 @@ CASES = {
     "strict, default": (lambda i: (str(i), i) if i % 5 else (str(i), i / 2), default_collate, {}),
     "strict, own": (mixed, collate_mixed, {}),
 }
-
-
 LENGTH, SIZE = 120, 3
 
 
@@ -253,11 +252,9 @@ def check(make, collate, epoch, got):
 def test_any_order_of_events(name, hesitation):
     """Epochs read to their end and epochs broken off, batches kept over several of them."""
     make, collate, options = CASES[name]
-    runner = MapRunner(
-        None, prepare=make, num_workers=4, collate_fn=collate, persistent=True, timeout=60, **options
-    )
+    runner = MapRunner(None, prepare=make, num_workers=4, collate_fn=collate, persistent=True, timeout=60, **options)
     kept = []
-    for epoch in range(int(os.environ.get("PENSTOCK_RACES", "6"))):
+    for epoch in range(300 if os.environ.get("PENSTOCK_LONG") else 6):
         runner.start_epoch(batches(LENGTH, SIZE, first=epoch * 1000), 5)
         runner._arena.words[_tasks.MODE] = _tasks.SPREAD if epoch % 3 else _tasks.TOGETHER
         got = list(taken(runner, epoch % 7 if epoch % 2 else LENGTH))
