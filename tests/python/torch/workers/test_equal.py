@@ -213,6 +213,17 @@ def test_persistent_workers_and_broken_off_epochs():
     runner.shutdown()
 
 
+def test_two_loaders_at_once():
+    loaders = [DataLoader(Made(make, 60), batch_size=4, num_workers=2) for make in (pair, lambda i: (array(i), str(i)))]
+    runners = [runner_for(loader) for loader in loaders]
+    for runner, loader in zip(runners, loaders):
+        start(runner, loader)
+    got = [[runner.next() for runner in runners] for _ in range(15)]
+    for number, loader in enumerate(loaders):
+        same([batches[number] for batches in got], list(DataLoader(loader.dataset, batch_size=4)))
+        runners[number].shutdown()
+
+
 def test_batches_outlive_their_loader():
     loader = DataLoader(Made(pair, 40), batch_size=4, num_workers=2)
     runner = runner_for(loader)

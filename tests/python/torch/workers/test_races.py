@@ -7,6 +7,7 @@ A patch in this process stops a worker that is forked from it at a chosen step: 
 import fcntl
 import os
 import random
+import signal
 import struct
 import termios
 
@@ -104,6 +105,18 @@ def test_a_place_claimed_in_an_abandoned_epoch_is_not_one_of_the_next(collate, m
     got += rest(runner)
     runner.shutdown()
     assert sorted(labels(got)) == list(range(100, 160))
+
+
+def test_a_worker_killed_with_a_claimed_place_is_an_error_and_the_next_epoch_is_whole(monkeypatch):
+    (pause,) = pause_after_claim(monkeypatch, (1, 5))
+    pause.here = lambda: os.kill(os.getpid(), signal.SIGKILL)
+    runner = regrouping(through_default)
+    runner.start_epoch(batches(60), 5)
+    with pytest.raises(RuntimeError, match="SIGKILL"):
+        rest(runner)
+    runner.start_epoch(batches(60), 5)
+    assert sorted(labels(rest(runner))) == list(range(60))
+    runner.shutdown()
 
 
 def test_an_epoch_does_not_end_while_a_worker_has_yet_to_say_that_it_left_a_batch(monkeypatch):
