@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pictures that a small net can learn, but not to the last one, and that cost more in some classes than in others.
 
-A picture is a coarse pattern of its class under heavy coarse noise, drawn smoothly at its class's size. Once the pipeline
-has brought all to one size, a class's size is no longer to be seen; what it took to prepare them is: a picture of
-class SLOW is a progressive file of 16 times the pixels, and fetching it costs some milliseconds of work besides.
+A picture is a coarse pattern of its class under heavy coarse noise, drawn smoothly at its class's size. Once the
+pipeline has brought all to one size, a class's size is no longer to be seen. What differs is the work: a picture of
+class SLOW is a progressive file of 16 times the pixels, and fetching it costs some milliseconds besides.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The statistics that the accuracy check needs: Student's t, paired differences, Holm's correction. Nothing but math."""
+"""The statistics that the accuracy check needs, by hand: Student's t, paired differences, Holm's correction."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The statistics behind accuracy.py against tables, and its check against made-up scores. The training itself is accuracy.py."""
+"""The statistics behind accuracy.py against tables, and its check against made-up scores."""
 
 import random
 
@@ -22,7 +22,8 @@ def column(seeds: int, first: int, shift: float = 0.0, classes=(), spread: float
 
 
 @pytest.mark.parametrize(
-    "confidence, freedom, t", [(0.9, 1, 6.3138), (0.9, 4, 2.1318), (0.9, 29, 1.6991), (0.99, 4, 4.6041), (0.99, 10, 3.1693)]
+    "confidence, freedom, t",
+    [(0.9, 1, 6.3138), (0.9, 4, 2.1318), (0.9, 29, 1.6991), (0.99, 4, 4.6041), (0.99, 10, 3.1693)],
 )
 def test_quantiles_are_those_of_the_tables(confidence, freedom, t):
     assert student.quantile(confidence, freedom) == pytest.approx(t, abs=1e-4)
