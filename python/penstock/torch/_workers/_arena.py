@@ -38,19 +38,12 @@ os.register_at_fork(after_in_child=_note_fork)
 
 
 class _Lease(weakref.ref):  # type: ignore[type-arg]
-    """Gives a hold back when the array that stands for it is gone; a fork's copy of the array gives nothing back."""
+    """One hold, for as long as the array that stands for it lives."""
 
-    __slots__ = ("arena", "start", "size", "pid")
-    arena: Arena
+    __slots__ = ("start", "size", "pid")
     start: int
     size: int
     pid: int
-
-
-def _lease_over(lease: _Lease) -> None:
-    if lease.pid == _pid:
-        lease.arena.leases.pop(id(lease), None)
-        lease.arena.release(lease.start)
 
 
 class Arena:
@@ -87,6 +80,7 @@ class Arena:
         self.words = memoryview(self.map).cast("q")
         self.address = numpy.frombuffer(self.map, numpy.uint8, 1).ctypes.data
         self.leases: dict[int, _Lease] = {}  # by id: a weak reference hashes as what it refers to
+        self.over: deque[_Lease] = deque()  # those whose array is gone
 
     def __reduce__(self) -> tuple[Any, ...]:
         """For a spawned worker: the descriptor goes along, the mapping is made anew."""
@@ -110,15 +104,27 @@ class Arena:
         return numpy.frombuffer(self.map, numpy.uint8, size, start)
 
     def lease(self, start: int, size: int) -> numpy.ndarray:
-        """The bytes as an array that takes over one hold: it is given back with the last array or tensor over them."""
+        """The bytes as an array that takes over one hold: it is given back with the last array or tensor over them.
+
+        Its end is noted by a method written in C: in one of ours a Ctrl-C would be raised, and dropped by the interpreter.
+        """
+        self.settle()
         raw = numpy.frombuffer(self.map, numpy.uint8, size, start)
-        lease = _Lease(raw, _lease_over)
-        lease.arena, lease.start, lease.size, lease.pid = self, start, size, _pid
+        lease = _Lease(raw, self.over.append)
+        lease.start, lease.size, lease.pid = start, size, _pid
         self.leases[id(lease)] = lease
         return raw
 
+    def settle(self) -> None:
+        """Gives back the holds of arrays that are gone; a fork's copy of an array gives nothing back."""
+        while self.over:
+            lease = self.over.popleft()
+            if self.leases.pop(id(lease), None) is not None and lease.pid == _pid:
+                self.release(lease.start)
+
     def drop_unleased(self) -> None:
         """Gives the kernel back every page that no array of this process stands on. The workers must be gone."""
+        self.settle()
         kept = sorted((lease.start - HEADER, lease.start + lease.size) for lease in list(self.leases.values()))
         begin = 0
         for start, end in [*kept, (self.size, self.size)]:
@@ -169,6 +175,7 @@ class Region:
 
     def allocate(self, size: int) -> int:
         """Offset of `size` bytes with one holder; what is in them is undefined."""
+        self.arena.settle()
         whole = _rounded(size)
         free = self._warm.get(whole)
         if not free and self._out:

@@ -216,9 +216,14 @@ class Pool:
         self.words[_tasks.STOP] = 1
         for writer in self._writers:
             writer.close()
-        self._join(patience)
-        self._result.close()
-        self._close_childrens_ends()
+        try:
+            self._join(patience)
+        except BaseException:  # Ctrl-C while they were waited for: no more of that
+            self._join(0)
+            raise
+        finally:
+            self._result.close()
+            self._close_childrens_ends()
         self.arena.drop_unleased()
 
     def _join(self, patience: float) -> None:

@@ -30,8 +30,11 @@ class Descriptor:
 
     def close(self) -> None:
         if self.fd >= 0:
-            os.close(self.fd)
-            self.fd = -1
+            fd, self.fd = self.fd, -1
+            os.close(fd)
+
+    def __del__(self) -> None:  # where an interrupt came between opening and closing
+        self.close()
 
 
 def _received(fd: Any) -> Descriptor:

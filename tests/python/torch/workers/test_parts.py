@@ -95,6 +95,7 @@ def test_objects_come_back_as_they_were(region, name):
         assert torch.equal(got["a"][0], given["a"][0]) and got["a"][1][1:] == ("x", None)
     del got
     gc.collect()
+    region.arena.settle()
     assert not region.arena.leases
 
 
