@@ -103,10 +103,11 @@ static int check_same(const pst_job *job, const psti_state *state, const psti_st
                          state->order == PST_ORDER_READY ? "ready" : "strict",
                          now->order == PST_ORDER_READY ? "ready" : "strict");
     if (state->per_rank && !state->merged && state->world > 1)
-        return psti_fail(err, PST_ESTATE, "state", NULL,
-                         "this is the state of rank %d of %d alone; join the states of all ranks "
-                         "first (pst_state_merge)",
-                         state->rank, state->world);
+        return psti_fail(
+            err, PST_ESTATE, "state", NULL,
+            "this is the state of rank %d of %d alone; in ready order every rank saves its "
+            "own: join them first (pst_state_merge; in Python penstock.merge_states)",
+            state->rank, state->world);
     return 0;
 }
 

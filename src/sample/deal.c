@@ -20,6 +20,7 @@ enum {
 struct psti_deal {
     int64_t batch, rank, world;
     int ends;
+    int64_t length;
     int64_t left;  /* positions of the whole epoch that are left */
     int64_t share; /* of them, this rank's */
     int64_t steps;
@@ -114,6 +115,7 @@ int psti_deal_new(const psti_deal_spec *spec, psti_deal **out, pst_error *err)
     deal->ends = spec->ends;
     if (deal->ends == PST_ENDS_DEFAULT)
         deal->ends = spec->world == 1 ? PST_ENDS_SHORT : PST_ENDS_PAD;
+    deal->length = spec->length;
     deal->prefix = spec->used ? 0 : spec->prefix;
     deal->left = spec->length - deal->prefix;
     rc = spec->used ? take_bitmap(deal, spec, err) : 0;
@@ -160,11 +162,9 @@ static int nth_bit(uint64_t word, int64_t n)
     return __builtin_ctzll(word);
 }
 
-/* The j-th position left: the block by bisection, the word by counting. */
+/* The j-th position left of a bitmap: the block by bisection, the word by counting. */
 static int64_t nth_left(const psti_deal *deal, int64_t j)
 {
-    if (!deal->open)
-        return deal->prefix + j;
     int64_t low = 0, high = deal->blocks;
     while (high - low > 1) {
         const int64_t middle = low + (high - low) / 2;
@@ -190,5 +190,7 @@ int64_t psti_deal_position(const psti_deal *deal, int64_t share_index, bool *val
         return 0;
     const int64_t step = share_index / deal->batch, slot = share_index % deal->batch;
     const int64_t j = (step * deal->world + deal->rank) * deal->batch + slot;
+    if (!deal->open) /* padding repeats the epoch's first positions, with a resume and without */
+        return (deal->prefix + j) % deal->length;
     return nth_left(deal, j % deal->left);
 }

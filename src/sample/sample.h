@@ -80,8 +80,8 @@ int64_t psti_deal_steps(const psti_deal *deal); /* of this rank */
 /* Share indices that hold a real position, in 0..count-1; beyond, up to steps * batch, padding
  * (ends = pad). */
 int64_t psti_deal_share(const psti_deal *deal);
-/* Position of a share index; for padding, and any index past the share, an earlier remaining
- * position again, *valid = false. */
+/* Position of a share index; for padding, and any index past the share, *valid = false and one of
+ * the epoch's first positions (of those that were left, with a bitmap): the same after a resume. */
 int64_t psti_deal_position(const psti_deal *deal, int64_t share_index, bool *valid);
 /* Slots of a step: batch, or fewer in the last one of ends = short. */
 int psti_deal_slots(const psti_deal *deal, int64_t step);

@@ -47,7 +47,8 @@ static void count_rank(const psti_deal_spec *spec, tally *t)
         for (int slot = 0; slot < slots; slot++, index++) {
             bool valid;
             const int64_t position = psti_deal_position(deal, index, &valid);
-            CHECK(position >= 0 && position < spec->length && is_left(spec, position));
+            CHECK(position >= 0 && position < spec->length);
+            CHECK(is_left(spec, position) || (!valid && !spec->used));
             CHECK(valid == (index < psti_deal_share(deal)));
             t->valid[position] += valid;
             t->real += valid;
@@ -190,15 +191,15 @@ static void positions_are_dealt_in_turn(void)
     }
 }
 
-static void padding_begins_again_with_what_is_left(void)
+static void padding_begins_the_epoch_again(void)
 {
     bool valid;
-    /* 7 left at 3..9, two ranks of 4: rank 1 lacks one; it gets the first again. */
+    /* 7 left at 3..9, two ranks of 4: rank 1 lacks one; it gets the epoch's first. */
     psti_deal *deal = make(&(psti_deal_spec){
         .length = 10, .batch = 4, .rank = 1, .world = 2, .ends = PST_ENDS_PAD, .prefix = 3});
     CHECK(psti_deal_steps(deal) == 1 && psti_deal_share(deal) == 3);
     CHECK(psti_deal_position(deal, 2, &valid) == 9 && valid);
-    CHECK(psti_deal_position(deal, 3, &valid) == 3 && !valid);
+    CHECK(psti_deal_position(deal, 3, &valid) == 0 && !valid);
     psti_deal_free(deal);
     /* 2 left, 3 ranks of 4: padding goes round several times. */
     deal = make(
@@ -207,6 +208,30 @@ static void padding_begins_again_with_what_is_left(void)
     for (int64_t i = 0; i < 4; i++)
         CHECK(psti_deal_position(deal, i, &valid) == i % 2 && !valid);
     psti_deal_free(deal);
+}
+
+/* Whole steps of all ranks are consumed: what comes after them, padding included, does not change.
+ */
+static void padding_is_the_same_after_a_resume(void)
+{
+    enum { LENGTH = 61, BATCH = 4, WORLD = 3 };
+    for (int rank = 0; rank < WORLD; rank++) {
+        psti_deal_spec spec = {
+            .length = LENGTH, .batch = BATCH, .rank = rank, .world = WORLD, .ends = PST_ENDS_PAD};
+        psti_deal *whole = make(&spec);
+        for (int64_t done = 0; done < psti_deal_steps(whole); done++) {
+            spec.prefix = done * BATCH * WORLD;
+            psti_deal *rest = make(&spec);
+            CHECK(psti_deal_steps(rest) == psti_deal_steps(whole) - done);
+            for (int64_t i = 0; i < psti_deal_steps(rest) * BATCH; i++) {
+                bool valid, then;
+                const int64_t position = psti_deal_position(whole, done * BATCH + i, &then);
+                CHECK(psti_deal_position(rest, i, &valid) == position && valid == then);
+            }
+            psti_deal_free(rest);
+        }
+        psti_deal_free(whole);
+    }
 }
 
 static void what_lies_past_the_share_is_never_valid(void)
@@ -355,7 +380,8 @@ int main(void)
     RUN(the_same_holds_for_a_bitmap);
     RUN(a_long_bitmap_is_counted_right);
     RUN(positions_are_dealt_in_turn);
-    RUN(padding_begins_again_with_what_is_left);
+    RUN(padding_begins_the_epoch_again);
+    RUN(padding_is_the_same_after_a_resume);
     RUN(what_lies_past_the_share_is_never_valid);
     RUN(the_default_end_is_short_for_one_rank_and_pad_for_several);
     RUN(a_resume_at_any_step_in_any_world_goes_on_in_order);

@@ -152,7 +152,8 @@ class DataLoader(_Base):
     def _go_on(self, plan: _plan.Plan, state: Mapping[str, Any]) -> Any:
         order = None if self._dataset_kind != 0 else _state.order_of(self, state)
         self._base_seed = state["base_seed"]
-        progress = _state.Progress(state["number"], state["base_seed"], list(state["rng"]), order, state["delivered"])
+        dealt, delivered = _state.place_of(self, state)
+        progress = _state.Progress(state["number"], state["base_seed"], list(state["rng"]), order, delivered, dealt)
         if "skipped" in state:
             progress.skipped = set(state["skipped"].tolist())
         if "done" in state:
@@ -164,7 +165,7 @@ class DataLoader(_Base):
         persistent = self.persistent_workers and self.num_workers > 0
         seed = mix(progress.base_seed, progress.number if persistent else 0)
         epoch: Any = None
-        order = None if progress.order is None else self._share(progress.order)
+        order = None if progress.order is None else self._share(progress.order, progress.dealt)
         if plan.path == "native" and plan.native is not None and order is not None and order.ids is not None:
             try:
                 epoch = NativeEpoch(self, plan.native, order, seed, progress.delivered, job, progress.skipped)
@@ -204,10 +205,10 @@ class DataLoader(_Base):
             self._runner = make()
         return self._runner
 
-    def _share(self, order: _samplers.Order) -> _samplers.Order:
+    def _share(self, order: _samplers.Order, dealt: int) -> _samplers.Order:
         if self.world is None or self.rank is None:
-            return order
-        return _samplers.share(order, self.rank, self.world, self.drop_last)
+            return order if not dealt else _samplers.share(order, 0, 1, self.drop_last, dealt)
+        return _samplers.share(order, self.rank, self.world, self.drop_last, dealt)
 
     # ---- what users ask ---------------------------------------------------------------------------------------------
 

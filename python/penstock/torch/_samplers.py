@@ -185,8 +185,10 @@ def replay(loader: Any, states: list[torch.Tensor]) -> Order:
 # ---- ranks without a DistributedSampler -----------------------------------------------------------------------------
 
 
-def share(order: Order, rank: int, world: int, drop: bool) -> Order:
-    """Batches are dealt in turn. With drop, steps that not every rank has are left out; else the epoch begins anew."""
+def share(order: Order, rank: int, world: int, drop: bool, dealt: int = 0) -> Order:
+    """Batches from number `dealt` on are dealt in turn. With drop, steps that not every rank has are left out; else the
+    epoch begins anew."""
     count = len(order)
-    steps = count // world if drop else -(-count // world)
-    return from_batches([order.batch((step * world + rank) % count) for step in range(steps)])
+    left = max(0, count - dealt)
+    steps = left // world if drop else -(-left // world)
+    return from_batches([order.batch((dealt + step * world + rank) % count) for step in range(steps)])

@@ -31,6 +31,7 @@ class Progress:
     rng: list[torch.Tensor]
     order: Order | None
     delivered: int = 0
+    dealt: int = 0  # with world=: batches of all ranks before those that are dealt now, from a run with another world
     is_over: bool = False
     epoch: Any = None  # of a native path in ready order only, where the job knows what was delivered
     ready: Ready | None = None  # of a Python path in ready order
@@ -50,8 +51,9 @@ def facts(loader: Any) -> dict[str, Any]:
         "sampler": type(loader.sampler).__name__,
         "batch_sampler": type(loader.batch_sampler).__name__,
         "in_order": bool(loader.in_order),
-        "rank": -1 if loader.rank is None else loader.rank,
-        "world": -1 if loader.world is None else loader.world,
+        # In order, every rank stands at the same step: the state of one is that of all, for any number of them.
+        "rank": -1 if loader.rank is None or loader.in_order else loader.rank,
+        "world": -1 if loader.world is None or loader.in_order else loader.world,
         # An iterable is gone through by each worker: another number is another order.
         "num_workers of an iterable dataset": loader.num_workers if loader._dataset_kind != 0 else -1,
     }
@@ -63,7 +65,7 @@ def save(loader: Any, progress: Progress | None, epochs: int) -> dict[str, Any]:
     if progress is None or progress.is_over:
         return state
     state.update(is_open=True, number=progress.number, delivered=progress.delivered)
-    state.update(base_seed=progress.base_seed, rng=progress.rng)
+    state.update(base_seed=progress.base_seed, rng=progress.rng, world=loader.world or 1, dealt=progress.dealt)
     if progress.ready is not None:
         state.update(unit=progress.ready.unit, done=torch.tensor(progress.ready.done, dtype=torch.int64))
     if progress.order is not None and not _samplers.is_regenerable(loader):
@@ -96,6 +98,12 @@ def check(loader: Any, state: Mapping[str, Any]) -> None:
         then = saved.get(name)
         if then != value:
             raise _penstock.StateError(f"{name} differs: the state was saved with {then}, this loader has {value}")
+
+
+def place_of(loader: Any, state: Mapping[str, Any]) -> tuple[int, int]:
+    """Batches of all ranks that came before this deal, and steps of it that are done."""
+    before, steps, world = state.get("dealt", 0), state["delivered"], state.get("world", 1)
+    return (before, steps) if world == (loader.world or 1) else (before + steps * world, 0)
 
 
 def order_of(loader: Any, state: Mapping[str, Any]) -> Order:
