@@ -312,7 +312,7 @@ typedef struct pst_custom {
                                 with the samples, or not at all: -1) */
     const uint8_t *revision; /* 16 bytes that change when the data does (NULL = from name and count)
                               */
-    int threads;             /* reads at once (0..256; 0 = 8) */
+    int threads;             /* reads at once (0..256; 0 = two while they are quick, up to 8) */
     /* Fetches one sample: gives its fields to the sink (pst_sink_…), answers 0; or a negative code
      * and says why in err, which makes it a bad sample or a read to be tried again, as the job's
      * policy says. Called from `threads` threads at once. */

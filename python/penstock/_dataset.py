@@ -55,7 +55,8 @@ class Dataset:
 
     An object with ``len()`` and ``read(i)`` fetches the bytes of samples from wherever they are; everything after that is
     native. ``read(i)`` gives the encoded image, ``(image, label)`` or ``(image, {field: value})``; it is called from
-    `threads` threads at once (0 = 8). For these the following count, each of which may also be an attribute of the object:
+    `threads` threads at once (0 = two while reads are quick, up to 8). For these the following count, each of which may
+    also be an attribute of the object:
     fields: what else comes, ``{"caption": "text", "score": "f32", "box": ("f32", 4), "mask": "mask"}``, beside "image" and,
     unless a field has that name, an int64 "label". labels: one for each sample, where they are known ahead.
     key: a function that names a sample (``str(i)`` otherwise). name: stands for the data in saved states (the class's name

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "core/clock.h"
 #include "core/field.h"
 #include "core/memory.h"
 #include "core/status.h"
@@ -134,6 +135,24 @@ static void serve(psti_fetch *fetch)
     fetch->done(fetch, wanted ? psti_fetch_now(fetch->data, fetch) : -ECANCELED);
 }
 
+/* How many may be in the caller's function at once. Calls that come back quickly mostly wait for
+ * each other, an interpreter's lock being one: two of them are faster than eight. Slow ones wait
+ * for something far away, and more of them help. */
+static int most_busy_locked(const struct psti_custom *custom)
+{
+    if (!custom->adapts || custom->mean_ns > 4e6)
+        return custom->spec.threads;
+    return custom->mean_ns > 1e6 ? 4 : 2;
+}
+
+static void note_call_locked(struct psti_custom *custom, uint64_t ns)
+{
+    custom->busy--;
+    custom->mean_ns += ((double)ns - custom->mean_ns) / 16;
+    if (custom->first && custom->busy + 1 < most_busy_locked(custom))
+        pthread_cond_signal(&custom->more);
+}
+
 static void *read_main(void *arg)
 {
     struct psti_custom *custom = arg;
@@ -144,16 +163,20 @@ static void *read_main(void *arg)
         psti_fetch *fetch = custom->first;
         if (!fetch && custom->closed)
             break;
-        if (!fetch) {
+        if (!fetch || (!custom->closed && custom->busy >= most_busy_locked(custom))) {
             pthread_cond_wait(&custom->more, &custom->lock);
             continue;
         }
         custom->first = fetch->next;
         if (!custom->first)
             custom->last = NULL;
+        custom->busy++;
         pthread_mutex_unlock(&custom->lock);
+        const uint64_t begin = psti_now_ns();
         serve(fetch);
+        const uint64_t end = psti_now_ns();
         pthread_mutex_lock(&custom->lock);
+        note_call_locked(custom, end - begin);
     }
     pthread_mutex_unlock(&custom->lock);
     if (spec->thread_end)
@@ -204,7 +227,7 @@ static void start_over(void *arg)
     struct psti_custom *custom = arg;
     pthread_cond_init(&custom->more, NULL);
     custom->first = custom->last = NULL;
-    custom->threads = 0;
+    custom->threads = custom->busy = 0;
     atomic_store(&custom->refs, 1);
 }
 
@@ -415,6 +438,7 @@ static struct psti_custom *custom_new(const pst_custom *spec)
     }
     custom->spec = *spec;
     custom->spec.threads = threads;
+    custom->adapts = spec->threads == 0;
     custom->spec.destroy = NULL; /* until the dataset stands, user is the caller's */
     custom->count = spec->count;
     atomic_init(&custom->refs, 1);

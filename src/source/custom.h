@@ -27,7 +27,10 @@ struct psti_custom {
     psti_fork_guard forks;
     psti_fetch *first, *last;
     bool closed;
-    int threads; /* running in this process */
+    int threads;    /* running in this process */
+    int busy;       /* of these, in the caller's function */
+    double mean_ns; /* of a call of it, of late */
+    bool adapts;    /* the caller did not say how many; fixed after making */
     pthread_t *thread;
 };
 
