@@ -44,6 +44,7 @@ def facts(loader: Any) -> dict[str, Any]:
         length = len(loader.dataset)
     except TypeError:
         length = -1
+    for_all = loader.in_order and "skip" not in loader.on_error  # what was skipped is each rank's own
     return {
         "samples in the dataset": length,
         "batch_size": loader.batch_size if loader.batch_size is not None else -1,
@@ -52,8 +53,8 @@ def facts(loader: Any) -> dict[str, Any]:
         "batch_sampler": type(loader.batch_sampler).__name__,
         "in_order": bool(loader.in_order),
         # In order, every rank stands at the same step: the state of one is that of all, for any number of them.
-        "rank": -1 if loader.rank is None or loader.in_order else loader.rank,
-        "world": -1 if loader.world is None or loader.in_order else loader.world,
+        "rank": -1 if loader.rank is None or for_all else loader.rank,
+        "world": -1 if loader.world is None or for_all else loader.world,
         # An iterable is gone through by each worker: another number is another order.
         "num_workers of an iterable dataset": loader.num_workers if loader._dataset_kind != 0 else -1,
     }
