@@ -19,7 +19,18 @@ class Regroup:
     def __call__(self, batch: Batch) -> Any:
         kind = namedtuple("Sample", [name if name.isidentifier() else f"field_{i}" for i, name in enumerate(batch.fields)])
         samples = [kind(*(values[slot] for values in batch)) for slot in range(batch.size)]
-        return self._collate([self._transform(sample) for sample in samples])
+        made = []
+        for slot, sample in enumerate(samples):
+            try:
+                made.append(self._transform(sample))
+            except Exception as error:
+                error.add_note(f"in transform= of sample {int(batch.ids[slot])} ({batch.keys[slot]})")
+                raise
+        try:
+            return self._collate(made)
+        except Exception as error:
+            error.add_note(f"in collate= of samples {batch.ids.tolist()}")
+            raise
 
 
 def stack(samples: list[Any]) -> Any:

@@ -81,6 +81,8 @@ class Dataset:
             return
         if not (name is None and fields is None and labels is None and key is None and revision is None):
             raise SettingError("name, fields, labels, key and revision go with an object that has len() and read(i)")
+        if not isinstance(path, (str, bytes, os.PathLike)):
+            raise TypeError(f"data is a path or an object with len() and read(i), and not {_shown(path)}")
         self.path = os.fspath(path)
         self.raw = _penstock.Dataset(self.path, index_dir, threads=threads, refresh=refresh)
 
@@ -133,6 +135,12 @@ class Dataset:
 
     def __repr__(self) -> str:
         return f"<penstock.Dataset {self.path!r} kind={self.kind} samples={len(self)}>"
+
+
+def _shown(thing: Any) -> str:
+    """A wrong argument in a message; datasets of torch are what is given most often."""
+    kind = type(thing).__name__
+    return f"a {kind}; penstock.torch.DataLoader takes it" if hasattr(thing, "__getitem__") else f"{kind} {thing!r:.60}"
 
 
 def as_dataset(data: Any) -> Dataset:

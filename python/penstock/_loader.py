@@ -11,7 +11,7 @@ from . import _penstock
 from ._batch import Batch, make_batch
 from ._calls import wrap_calls
 from ._dataset import Dataset, as_dataset
-from ._options import ends_word, fields_text, on_error_options, sampling_options
+from ._options import ends_word, fields_text, on_error_options, sampling_options, whole
 from ._penstock import Engine, Error, SettingError, StateError
 from ._pipeline import PipelineLike, as_pipeline
 from ._ranks import find_ranks
@@ -99,11 +99,11 @@ class Loader:
             _check_evaluation(shuffle, order, drop_last, ends)
         self.ranks = find_ranks(rank, world)
         self.pipeline = as_pipeline(pipeline)
-        self.batch_size = batch_size
+        self.batch_size = whole("batch_size", batch_size, 1, 1 << 20)
         self._options: dict[str, Any] = {
             "split": split,
             "fields": fields_text(fields),
-            "seed": seed,
+            "seed": whole("seed", seed, 0, (1 << 64) - 1),
             "epochs": epochs,
             "order": order or "strict",
             "ends": ends_word(ends, drop_last, train),
@@ -158,6 +158,7 @@ class Loader:
 
     def set_epoch(self, epoch: int) -> None:
         """Makes `epoch` the one that the next ``iter()`` starts. Naming the epoch a loaded state is in goes on inside it."""
+        epoch = whole("epoch", epoch, 0, (1 << 63) - 1)
         if self._resumed and epoch == self._job.epoch:
             return
         self._epoch = epoch

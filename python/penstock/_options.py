@@ -3,12 +3,24 @@
 
 from __future__ import annotations
 
+import operator
 from array import array
 from typing import Any, Iterable, Mapping, Sequence
 
 from ._penstock import SettingError
 
 _SAMPLER_NAMES = ("shuffle", "sequential", "weighted", "weighted_once")
+
+
+def whole(name: str, value: Any, low: int, high: int) -> int:
+    """A whole number within the bounds of the engine's own; what the number means is checked there."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name}={value!r:.60} is not a whole number") from None
+    if not low <= number <= high:
+        raise SettingError(f"{name}={number} is out of range; it is {low}..{high}")
+    return number
 
 
 def fields_text(fields: str | Sequence[str] | Mapping[str, str] | None) -> str | None:

@@ -81,6 +81,8 @@ def as_pipeline(what: PipelineLike) -> Pipeline:
         return what
     if isinstance(what, str):
         return Pipeline(what)
+    if not isinstance(what, (list, tuple)):
+        raise TypeError(f"a pipeline is a text, an object of penstock.ops or a list of these, and not {what!r:.60}")
     pieces = [as_pipeline(piece) for piece in what]
     if not pieces:
         raise SettingError("the pipeline is empty; it starts with decode")

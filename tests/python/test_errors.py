@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is raised for what, and what it says."""
 
+import re
+
 import penstock
 import pytest
 from conftest import CROP
@@ -100,11 +102,39 @@ def test_wrong_batch_sizes_are_value_errors(photos):
 
 def test_numbers_out_of_range_and_of_wrong_type_are_refused(photos):
     for seed in (-1, 2**64):
-        with pytest.raises(OverflowError):
+        with pytest.raises(penstock.SettingError, match=f"seed={seed} is out of range"):
             penstock.Loader(photos, CROP, 8, seed=seed)
+    with pytest.raises(penstock.SettingError, match="epoch=-1"):
+        penstock.Loader(photos, CROP, 8).set_epoch(-1)
     for wrong in (dict(seed=1.5), dict(epochs="two"), dict(sampler=[1.5]), dict(engine=3)):
         with pytest.raises(TypeError):
             penstock.Loader(photos, CROP, 8, **wrong)
+
+
+def test_arguments_of_another_kind_are_named(photos):
+    for data in (None, [1, 2], 3):
+        with pytest.raises(TypeError, match="data is a path or an object"):
+            penstock.Loader(data, CROP, 8)
+    for pipeline in (None, 3, ["decode", 3]):
+        with pytest.raises(TypeError, match="a pipeline is a text"):
+            penstock.Loader(photos, pipeline, 8)
+    with pytest.raises(TypeError, match="batch_size='8' is not a whole number"):
+        penstock.Loader(photos, CROP, "8")
+    with pytest.raises(penstock.SettingError, match="batch_size=1099511627776"):
+        penstock.Loader(photos, CROP, 2**40)
+
+
+def test_what_the_users_functions_raise_names_the_sample(photos):
+    def transform(sample):
+        raise ValueError("mine")
+
+    for options, note in (
+        ({"transform": transform}, r"in transform= of sample 0 \(ant/000.jpg\)"),
+        ({"collate": transform}, r"in collate= of samples \[0, 1, 2, 3\]"),
+    ):
+        with pytest.raises(ValueError, match="mine") as caught:
+            next(iter(penstock.Loader(photos, CROP, 4, shuffle=False, **options)))
+        assert any(re.fullmatch(note, line) for line in caught.value.__notes__)
 
 
 def test_ids_outside_the_dataset_are_refused(photos):

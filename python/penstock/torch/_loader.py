@@ -12,7 +12,9 @@ import torch
 import torch.utils.data
 from torch.utils.data._utils import pin_memory as _pin
 
+from .._options import on_error_options
 from .._penstock import Engine, PipelineError, SettingError
+from .._sizes import as_bytes, cache_bytes
 from . import _accelerate, _explain, _plan, _samplers, _state
 from ._native import NativeEpoch
 from ._prefix import Prefix
@@ -28,7 +30,8 @@ class DataLoader(_Base):
 
     seed: draws the order and the augmentations from a generator of its own, where `generator` is not given.
     on_error: what a bad sample does, natively: "raise", "skip:N", "retry:N" or "skip:N,retry:M".
-    cache: bytes for decoded samples, or "auto" (0 = none). memory: bytes for everything (0 = chosen by the machine).
+    cache: bytes or "16G" for decoded samples, or "auto" (0 = none). memory: bytes or "8G" for everything (0 = chosen by the
+    machine).
     engine: a penstock.Engine to share; else one is shared by the loaders of this process that ask for the same.
     device: where tensors are moved, as in Tensor.to.
     rank, world: this process's share of the batches; without them, and without a DistributedSampler, every process
@@ -61,7 +64,7 @@ class DataLoader(_Base):
         seed: int | None = None,
         on_error: str = "raise",
         cache: int | str = 0,
-        memory: int = 0,
+        memory: int | str = 0,
         engine: Engine | None = None,
         device: Any = None,
         rank: int | None = None,
@@ -99,7 +102,9 @@ class DataLoader(_Base):
             generator,
             **{name: value for name, value in given.items() if name in _KNOWN},
         )
-        self.seed, self.on_error, self.cache, self.memory = seed, on_error, cache, memory
+        on_error_options(on_error)
+        self.cache, self.memory = cache_bytes(cache), as_bytes(memory, "memory")
+        self.seed, self.on_error = seed, on_error
         self.engine, self.device, self.rank, self.world, self.native = engine, device, rank, world, native
         self._last_plan: _plan.Plan | None = None
         self._progress: _state.Progress | None = None

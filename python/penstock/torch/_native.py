@@ -135,7 +135,7 @@ class NativeEpoch:
             engine,
             plan.files.raw,
             f"{plan.lowered.text} || {plan.mix}" if self.mixed else plan.lowered.text,
-            self.order.size if self.even else _CUT,
+            min(self.order.size or 1, len(ids)) if self.even else _CUT,
             fields="image,label" if self.mixed else "image",
             seed=self.seed,
             epochs=1,

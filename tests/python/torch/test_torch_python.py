@@ -159,6 +159,19 @@ def test_persistent_workers_serve_epoch_after_epoch(photos):
     )
 
 
+def test_error_in_user_code_of_this_process_names_the_sample():
+    class Failing(torch.utils.data.Dataset):
+        def __len__(self):
+            return 8
+
+        def __getitem__(self, index):
+            return {3: 1 / (index - 3)}[3]
+
+    with pytest.raises(ZeroDivisionError, match="^float division by zero|^division by zero") as caught:
+        list(DataLoader(Failing(), 2))
+    assert caught.value.__notes__ == ["in sample index 3"]
+
+
 def test_error_in_user_code_names_it(photos):
     def breaks(tensor):
         raise ZeroDivisionError("in the user's transform")

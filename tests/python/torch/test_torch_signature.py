@@ -97,6 +97,19 @@ def test_made_anew_from_its_attributes_with_another_sampler(photos):
     assert sum(len(y) for _, y in again) == 30
 
 
+def test_amounts_of_memory_as_people_write_them(photos):
+    loader = DataLoader(folder(photos), 8, memory="256M", cache="32M")
+    assert (loader.memory, loader.cache) == (256 << 20, 32 << 20) and sum(1 for _ in loader) == 8
+    for wrong in ({"memory": "lots"}, {"cache": "64X"}, {"on_error": "ignore"}):
+        with pytest.raises(ValueError, match=next(iter(wrong))):
+            DataLoader(folder(photos), 8, **wrong)
+
+
+def test_a_batch_may_be_larger_than_the_dataset(photos):
+    for size in (61, 10**7):
+        assert [len(labels) for _, labels in DataLoader(folder(photos), size)] == [60]
+
+
 def test_native_true_names_what_is_in_the_way(photos):
     loader = DataLoader([1, 2, 3], native=True)
     with pytest.raises(ValueError, match="builtins.list"):

@@ -135,6 +135,10 @@ class Pool:
                 sent = 0
             except BrokenPipeError:
                 return True  # they are all dead: noticed while waiting
+            except OSError:
+                if self.closed:
+                    self._leave()
+                raise
             if sent < len(data):
                 backlog.appendleft(data[sent:])
                 return False

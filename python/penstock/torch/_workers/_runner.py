@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import functools
-import operator
 import os
 import pickle
 import time
@@ -16,7 +14,7 @@ from ..._penstock import atomic_add
 from . import _codec, _layout, _tasks
 from ._arena import Arena, Region
 from ._collate import is_default
-from ._errors import unpacked
+from ._errors import traceback_note, unpacked
 from ._layout import Layout
 from ._map_worker import MapWorker
 from ._pin import Pinner
@@ -427,13 +425,20 @@ class MapRunner:
         if self._has_items:
             data = self.dataset.__getitems__(indices)
         else:
-            get = self._get or functools.partial(operator.getitem, self.dataset)
-            data = get(indices) if self._single else [get(index) for index in indices]
+            data = self._get_noted(indices) if self._single else [self._get_noted(index) for index in indices]
         self._delivered = self._number
         self._number += 1
         self._batches_taken += 1
         self._samples_taken += 1 if self._single else len(indices)
         return self._collate_fn(data)
+
+    def _get_noted(self, index: Any) -> Any:
+        """A sample; what it raises goes on as it is, with a note which one it was."""
+        try:
+            return self.dataset[index] if self._get is None else self._get(index)
+        except Exception as error:
+            error.add_note(f"in sample index {traceback_note(index)}")
+            raise
 
     def delivered(self) -> int | list[int]:
         """What the last `next` gave: its number in `batches` (from 0), or, regrouped, the samples' positions."""
