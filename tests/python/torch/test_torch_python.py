@@ -185,14 +185,22 @@ def test_error_in_user_code_names_it(photos):
 
 
 def test_native_timeout(photos):
-    """The first batch cannot be there in a nanosecond. Later ones come all the same."""
-    loader = DataLoader(folder(photos), 60, num_workers=1, timeout=1e-9)
-    iterator = iter(loader)
-    assert loader.stats()["path"] == "native"
-    with pytest.raises(RuntimeError, match="DataLoader timed out after 1e-09 seconds"):
-        next(iterator)
-    loader.timeout = 60
-    assert len(next(iterator)[1]) == 60
+    """The first batch cannot be there in a nanosecond, unless the loop was kept from asking. Later ones come all the same."""
+
+    def times_out():
+        loader = DataLoader(folder(photos), 60, num_workers=1, timeout=1e-9)
+        iterator = iter(loader)
+        assert loader.stats()["path"] == "native"
+        try:
+            next(iterator)
+            return False
+        except RuntimeError as why:
+            assert "DataLoader timed out after 1e-09 seconds" in str(why)
+        loader.timeout = 60
+        assert len(next(iterator)[1]) == 60
+        return True
+
+    assert any(times_out() for _ in range(20))
 
 
 def test_pin_memory_without_an_accelerator_warns_as_torch_does(photos):
