@@ -41,7 +41,7 @@ class Run:
         """Seconds until it was gone, and its standard output."""
         begin = time.monotonic()
         os.kill(self.child.pid, number)
-        out, _ = self.child.communicate(timeout=10)
+        out, _ = self.child.communicate(timeout=60)
         took = time.monotonic() - begin
         os.close(self.terminal)
         return took, out
