@@ -27,7 +27,9 @@ import torch
 import torchvision
 from torchvision.transforms import v2
 
-MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+sys.dont_write_bytecode = True
+from torch_loader import MEAN, STD, Endless, read_tensor
+
 PIPELINE = "decode | random_resized_crop(224) | hflip | normalize(imagenet)"
 ROWS = ("synthetic", "penstock", "cache", "torch-pil", "torch-io", "torch-u8", "alone")
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -101,27 +103,6 @@ def endless(loader):
     while True:
         for images, labels in loader:
             yield images, labels
-
-
-class Endless(torch.utils.data.Sampler):
-    """A new permutation whenever the last one is used up: no end of an epoch inside a measurement."""
-
-    def __init__(self, count):
-        self.count = count
-
-    def __iter__(self):
-        while True:
-            yield from torch.randperm(self.count).tolist()
-
-    def __len__(self):
-        return 1 << 40
-
-
-def read_tensor(path):
-    try:
-        return torchvision.io.read_image(path, torchvision.io.ImageReadMode.RGB)
-    except RuntimeError:  # CMYK, in some versions
-        return v2.functional.pil_to_tensor(torchvision.datasets.folder.pil_loader(path))
 
 
 def torch_loader(args, decode, as_bytes):
