@@ -21,7 +21,7 @@ typedef struct behaviour {
     bool silent, no_result, ignore_refusal;
     atomic_int runs;
     int epoch; /* that is run just now: epochs of one job overlap */
-    uint64_t seeds[EPOCHS][IMAGES];
+    _Atomic uint64_t seeds[EPOCHS][IMAGES];
 } behaviour;
 
 /* Each byte plus the seed's low byte plus 1, cut or repeated to the size that is asked for. */
@@ -38,7 +38,8 @@ static int run_shift(void *user, const pst_call_in *in, pst_call_out *out, pst_e
 {
     behaviour *b = user;
     atomic_fetch_add(&b->runs, 1);
-    b->seeds[b->epoch][in->id] = in->seed;
+    /* Epochs of one job overlap: the same sample may run twice at once. */
+    atomic_store_explicit(&b->seeds[b->epoch][in->id], in->seed, memory_order_relaxed);
     if (b->fail_id == in->id) {
         if (!b->silent)
             snprintf(err->message, sizeof err->message, "sample %d is not liked", (int)in->id);
