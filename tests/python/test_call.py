@@ -306,8 +306,10 @@ def test_a_loader_dropped_inside_a_function(photos):
 
 def test_closing_from_within_is_refused(photos):
     said = []
+    made = threading.Event()  # workers begin before the caller has the loader in its hands
 
     def suicide(picture):
+        assert made.wait(60)
         try:
             loader.close()
         except penstock.Error as error:
@@ -315,6 +317,7 @@ def test_closing_from_within_is_refused(photos):
         return picture
 
     loader = penstock.Loader(photos, ops.decode() | penstock.python(suicide), 8, epochs=1)
+    made.set()
     assert len(rows(loader)) == COUNT and "cannot be closed from within" in said[0]
 
 
