@@ -39,8 +39,13 @@ def lower(mix: Any, labels: numpy.ndarray | None) -> str:
 
 def _choices(mix: Any) -> list[tuple[str, Any]]:
     """("weight: ", transform) of each part of a RandomChoice."""
-    shares = [fractions.Fraction(p).limit_denominator(_LARGEST_WEIGHT) for p in mix.p]
-    if any(abs(float(share) - p) > 1e-12 for share, p in zip(shares, mix.p)):
+    # Without weights all are equal; the v1 class takes weights of any sum and keeps them as they are.
+    given = [1.0] * len(mix.transforms) if mix.p is None else [float(p) for p in mix.p]
+    if not given or len(given) != len(mix.transforms) or not sum(given) > 0:
+        raise Unfit("it has no weight for each of its parts")
+    parts = [p / sum(given) for p in given]
+    shares = [fractions.Fraction(p).limit_denominator(_LARGEST_WEIGHT) for p in parts]
+    if any(abs(float(share) - p) > 1e-12 for share, p in zip(shares, parts)):
         raise Unfit("its probabilities are no small fractions")
     common = 1
     for share in shares:

@@ -80,7 +80,7 @@ def load_data(options, loader_module):
     sampler = RepeatedSampler(train) if options.repeated else torch.utils.data.RandomSampler(train)
     collate_fn = None
     if options.mix:
-        mixing = Mixing(len(train.classes))
+        mixing = transforms.RandomChoice([Mixing(len(train.classes)), Mixing(len(train.classes), 1.0)])
 
         def collate_fn(batch):
             return mixing(*default_collate(batch))

@@ -6,6 +6,7 @@ import torch
 import torch.utils.data
 from dropin_tools import CLOSE, folder, seed_all
 from torch.utils.data import default_collate
+from torchvision import transforms
 
 from penstock.torch import DataLoader
 
@@ -85,6 +86,14 @@ def test_a_choice_of_both(photos):
     assert "choice(1: mixup(0.2, classes=3), 3: cutmix(1, classes=3))" in loader.explain()
 
 
+@pytest.mark.parametrize("weights, text", [(None, "1: mixup(1, classes=3), 1: cutmix"), ([2, 6], "1: mixup(1, classes=3), 3: cutmix")])
+def test_a_choice_of_the_first_version(photos, weights, text):
+    """Its weights may be left out and may have any sum."""
+    mix = transforms.RandomChoice([v2.MixUp(num_classes=3), v2.CutMix(num_classes=3)], p=weights)
+    loader, _, got = runs(folder(photos), mix)
+    assert text in loader.explain() and got[0][1].shape[1] == 3
+
+
 def test_draws_follow_torchs_seed(photos):
     def once(seed):
         torch.manual_seed(seed)
@@ -103,6 +112,7 @@ class OwnMixUp(v2.MixUp):
         (lambda: OwnMixUp(num_classes=3), "no MixUp"),
         (lambda: v2.MixUp(num_classes=3, labels_getter=lambda batch: batch[1]), "labels_getter"),
         (lambda: v2.RandomChoice([v2.MixUp(num_classes=3), OwnMixUp(num_classes=3)]), "no MixUp"),
+        (lambda: transforms.RandomChoice([OwnMixUp(num_classes=3), OwnMixUp(num_classes=3)]), "no MixUp"),
         (lambda: v2.RandomChoice([v2.MixUp(num_classes=3), v2.CutMix(num_classes=4)]), "different num_classes"),
         (lambda: v2.RandomChoice([v2.MixUp(num_classes=3), v2.CutMix(num_classes=3)], p=[0.123456789, 1]), "fractions"),
     ],
@@ -139,8 +149,6 @@ def test_files_for_pillow_are_mixed_in_python(own_photos):
 
 def test_pictures_of_several_shapes(photos):
     """The engine needs one shape; torch's stack then says what it says."""
-    from torchvision import transforms
-
     with pytest.raises(RuntimeError, match="equal size"):
         runs(folder(photos, transforms.ToTensor()), v2.MixUp(num_classes=3))
     seed_all(4)
