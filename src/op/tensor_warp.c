@@ -1,9 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Affine maps as torchvision computes them on tensors: grid_sample with nothing past the edges,
- * rounded to the nearest value, in float32. The grid is a product of matrices, whose order of
- * operations is the library's that torch was built with: this is the one that fits torch 1.13 as
- * Debian builds it. Another order moves sources by some 1e-5 pixels. Worker threads. */
+ * rounded to the nearest value, in float32. Where torch's compiled code multiplies and adds with
+ * one rounding, this does too. The grid is a product of matrices, whose order of operations is the
+ * library's that torch was built with: this is that of the wheels people install; Debian's torch
+ * rounds once more, which moves sources by some 1e-5 pixels. Worker threads. */
 #include "op/policy.h"
+
+/* a * b + c with one rounding, as a fused instruction gives it. The product of two floats is exact
+ * in double. */
+static float fused(float a, float b, float c)
+{
+    return (float)((double)a * (double)b + (double)c);
+}
 
 /* Round to nearest, ties to even; at is far from the ends of an int. */
 static int round_even(double at)
@@ -48,7 +56,7 @@ static float blended(const corners *c, size_t channel)
     float sum = 0;
     for (int k = 0; k < 4; k++)
         if (c->at[k])
-            sum += (float)c->at[k][channel] * c->share[k];
+            sum = fused((float)c->at[k][channel], c->share[k], sum);
     return sum;
 }
 
@@ -90,8 +98,8 @@ static line line_of(const double m[3], int64_t size)
 
 static float line_at(const line *l, float u, float v)
 {
-    const float at = (l->a * u + l->b * v) + l->c;
-    return (at + 1.0f) * l->half - 0.5f;
+    const float at = fused(l->b, v, l->a * u) + l->c;
+    return fused(at + 1.0f, l->half, -0.5f);
 }
 
 void psti_transform_tensor(const psti_matrix *matrix, psti_filter filter, const psti_list *fill,

@@ -20,6 +20,32 @@ NAMES = ["Identity", "ShearX", "ShearY", "TranslateX", "TranslateY", "Rotate", "
          "Sharpness", "Posterize", "Solarize", "AutoContrast", "Equalize", "Invert"]
 
 
+def fused(a, b, c):
+    """a * b + c of float32 with one rounding: the product is exact in double."""
+    return (a.double() * b.double() + c.double()).float()
+
+
+def grid_of_wheels(product=torch.Tensor.bmm):
+    """torch's product of a sampling grid, in the order of operations of its wheels.
+
+    Debian's torch multiplies matrices with one rounding more, which moves sources by some 1e-5 pixels. That product alone
+    is replaced, and only where it is found to differ: what is compared is the arithmetic of what people install.
+    """
+
+    def bmm(one, other):
+        if one.shape[0] != 1 or one.shape[2] != 3 or other.shape[2] != 2:
+            return product(one, other)
+        u, v, a, b, c = one[0, :, 0:1], one[0, :, 1:2], other[0, 0:1], other[0, 1:2], other[0, 2:3]
+        return (fused(v, b, u * a) + c)[None]
+
+    generator = torch.Generator().manual_seed(1)
+    probe = torch.rand((1, 5000, 3), generator=generator), torch.rand((1, 3, 2), generator=generator)
+    probe[0][..., 2] = 1
+    same = torch.equal(product(*probe), bmm(*probe))
+    print("sampling grid: torch's own" if same else "sampling grid: in the wheels' order; torch here rounds once more")
+    return product if same else bmm
+
+
 def picks_of(tool):
     return [(NAMES[int(change)], float(magnitude), int(chain)) for change, chain, magnitude in tool.picks]
 
@@ -77,7 +103,7 @@ def check_rand(tool, score, rng):
 
 
 def check_tensors(tool, score, rng):
-    """Changes as on tensors: nearly every pixel the same."""
+    """Changes as on tensors: every pixel the same."""
     for seed in range(300):
         image = picture(rng, "RGB", 61, 83)
         word, fill = ("nearest", "bilinear")[seed % 2], (None, [40.0, 40.0, 40.0])[seed % 3 == 0]
@@ -85,10 +111,7 @@ def check_tensors(tool, score, rng):
         got, _ = tool.op("trivial_augment_wide", image, seed=seed, interpolation=word, like="tensor", **given)
         name, magnitude, _ = picks_of(tool)[0]
         want = _apply_op(F.pil_to_tensor(image), name, magnitude, MODES[word], fill).permute(1, 2, 0).numpy()
-        apart = np.abs(want.astype(int) - got.astype(int))
-        score.compare(f"tensor {name}, {word}", want, got, most=255)
-        if (apart > 1).mean() > 0.001:
-            score.fail(f"tensor {name} {magnitude} {word}: {(apart > 1).mean():.4f} of values off by more than 1")
+        score.compare(f"tensor {name}, {word}", want, got, note=f"{name} {magnitude} seed {seed}")
 
 
 def check_chains(tool, score, image, seeds, label=""):
@@ -169,10 +192,7 @@ def check_augmix(tool, score, image, seeds, word, fill, label=""):
             at += length
         want = mix[0].to(torch.uint8).permute(1, 2, 0).numpy()
         want = want[:, :, 0] if want.shape[2] == 1 else want
-        apart = np.abs(want.astype(int) - got.astype(int))
-        score.compare(f"augmix, {word}{label}", want, got, most=255)
-        if (apart > 1).mean() > 0.001 or apart.mean() > 0.01:
-            score.fail(f"augmix {word} seed {seed}: {(apart > 1).mean():.4f} of values off by more than 1 {picks}")
+        score.compare(f"augmix, {word}{label}", want, got, note=f"seed {seed} {picks}")
         if len(picks) != at or abs(sum(float(w) for w in weights[:4]) - 1) > 1e-5:
             score.fail(f"augmix: {picks} {weights}")
 
@@ -206,6 +226,7 @@ def check_augmix_draws(tool, score):
 def main():
     score = Score()
     rng = np.random.default_rng(3)
+    torch.Tensor.bmm = grid_of_wheels()
     tool = Tool(sys.argv[1], "avx512")
     check_rand(tool, score, rng)
     check_tensors(tool, score, rng)
