@@ -9,13 +9,11 @@ place of small made-up pictures.
 import math
 import os
 import pathlib
-import socket
-import subprocess
-import sys
 
 import pytest
 import torch
 from conftest import noise_image
+from frameworks_tools import torchrun
 
 SCRIPTS = os.environ.get("PENSTOCK_REFERENCE", "")
 pytestmark = pytest.mark.skipif(not SCRIPTS, reason="PENSTOCK_REFERENCE names no folder with torchvision's scripts")
@@ -45,16 +43,7 @@ def data(tmp_path_factory):
 def train(kind, data, result, *more, ranks=0):
     """What the program wrote: one result, or one of each rank."""
     where = ["--data-path", str(data), "--output-dir", str(result.parent), *SMALL.split(), *more]
-    words = [str(PROGRAM), SCRIPTS, kind, str(result), *where]
-    if ranks:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
-        launch = ["-m", "torch.distributed.run", f"--nproc_per_node={ranks}", f"--master_port={port}"]
-        words = [*launch, "--master_addr=127.0.0.1", *words]
-    env = dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path), OMP_NUM_THREADS="1")
-    done = subprocess.run([sys.executable, *words], capture_output=True, text=True, env=env, timeout=300)
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-6000:]
+    torchrun(ranks, [str(PROGRAM), SCRIPTS, kind, str(result), *where])
     names = [f"{result}.{rank}" for rank in range(ranks)] if ranks else [result]
     loaded = [torch.load(name, weights_only=True) for name in names]
     return loaded if ranks else loaded[0]

@@ -163,7 +163,7 @@ def session_of(pid: int) -> list[int]:
     return found
 
 
-def ended(pid: int, seconds: float = 10) -> bool:
+def ended(pid: int, seconds: float = 60) -> bool:
     """Whether nothing of the session runs any more, soon. They are not our children: there is nothing to wait on."""
     deadline = time.monotonic() + seconds
     while session_of(pid):
@@ -173,7 +173,7 @@ def ended(pid: int, seconds: float = 10) -> bool:
     return True
 
 
-def live(nursery, tmp_path, way, text, seconds=40):
+def live(nursery, tmp_path, way, text, seconds=120):
     """Exit status and output of a program, which must not hang and must leave no process behind."""
     out = tmp_path / "out"
     nursery.stdin.write(json.dumps({"way": way, "text": text, "out": str(out)}) + "\n")
