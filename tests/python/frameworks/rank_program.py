@@ -3,8 +3,8 @@
 
     rank_program.py lightning|accelerate FOLDER RESULT
 
-Started by torchrun. The label of a sample is its number in the folder. RESULT.<rank> gets the numbers, step by step, and what
-the loader says of itself, as JSON.
+Started by torchrun. The label of a sample is its number in the folder. RESULT.<rank> gets the numbers, step by step,
+and what the loader says of itself, as JSON.
 """
 
 import json
@@ -81,8 +81,13 @@ def main():
     framework, root, result = sys.argv[1:]
     torch.set_num_threads(1)
     seen, loader = {"lightning": with_lightning, "accelerate": with_accelerate}[framework](root)
-    told = {"seen": seen, "kind": type(loader).__name__, "ours": isinstance(loader, DataLoader), "path": loader.stats()["path"],
-            "ranks": torch.distributed.get_world_size(), "backend": torch.distributed.get_backend()}  # fmt: skip
+    told = {
+        "seen": seen,
+        "ours": isinstance(loader, DataLoader),
+        "path": loader.stats()["path"],
+        "ranks": torch.distributed.get_world_size(),
+        "backend": torch.distributed.get_backend(),
+    }
     with open(f"{result}.{os.environ['RANK']}", "w") as file:
         json.dump(told, file)
     torch.distributed.destroy_process_group()

@@ -44,7 +44,8 @@ def load_script(folder, kind):
     text = (folder / "train.py").read_text()
     assert text.count(THEIRS) == 2, "train.py of another time: it does not make two loaders"
     if kind == "penstock":
-        text = text.replace(THEIRS, OURS).replace("import torch.utils.data\n", "import torch.utils.data, penstock.torch\n")
+        text = text.replace(THEIRS, OURS)
+        text = text.replace("import torch.utils.data\n", "import torch.utils.data, penstock.torch\n")
     sys.path.insert(0, str(folder))
     names = {"__name__": "train", "__file__": str(folder / "train.py")}
     exec(compile(text, names["__file__"], "exec"), names)

@@ -86,7 +86,10 @@ def test_a_choice_of_both(photos):
     assert "choice(1: mixup(0.2, classes=3), 3: cutmix(1, classes=3))" in loader.explain()
 
 
-@pytest.mark.parametrize("weights, text", [(None, "1: mixup(1, classes=3), 1: cutmix"), ([2, 6], "1: mixup(1, classes=3), 3: cutmix")])
+@pytest.mark.parametrize(
+    "weights, text",
+    [(None, "1: mixup(1, classes=3), 1: cutmix"), ([2, 6], "1: mixup(1, classes=3), 3: cutmix")],
+)
 def test_a_choice_of_the_first_version(photos, weights, text):
     """Its weights may be left out and may have any sum."""
     mix = transforms.RandomChoice([v2.MixUp(num_classes=3), v2.CutMix(num_classes=3)], p=weights)
