@@ -177,13 +177,15 @@ typedef enum pst_io { PST_IO_AUTO = 0, PST_IO_URING, PST_IO_THREADS } pst_io;
 typedef struct pst_engine_options {
     size_t size;           /* sizeof(pst_engine_options) */
     uint64_t memory_bytes; /* budget for everything (16 MiB..; 0 = 25 % of what the process may
-                              have, at most 8 GiB) */
+                              have, at most 8 GiB; more where cache_bytes asks for it) */
     int workers;  /* (0..1024; 0 = CPU quota, less one for the trainer when there are more than two)
                    */
     int io_depth; /* reads in flight (0..1024; 0 = 32) */
     int io;       /* pst_io (default PST_IO_AUTO) */
     uint64_t cache_bytes; /* of the budget, for decoded samples, which stay as long as the engine
-                             (64 KiB..memory less 16 MiB, or PST_CACHE_AUTO; 0 = none) */
+                             (64 KiB..memory less 16 MiB, or PST_CACHE_AUTO; 0 = none). Without
+                             memory_bytes the budget is at least this and what auto would leave
+                             beside a cache */
 } pst_engine_options;
 
 /* What was asked for and what it became on this machine. */
@@ -261,6 +263,10 @@ PST_API int pst_dataset_split(const pst_dataset *data, const char *name, const i
 /* Labels of all samples by id; owned by the dataset. NULL where some samples have none, or they
  * come with the samples. */
 PST_API const int64_t *pst_dataset_labels(const pst_dataset *data);
+/* The labels of some samples, where the dataset knows them: what pst_dataset_labels gives without
+ * keeping memory for all. 0; -ENOENT for an id that there is not, or has no label here. */
+PST_API int pst_dataset_labels_of(const pst_dataset *data, const int64_t *ids, int64_t count,
+                                  int64_t *out);
 PST_API void pst_dataset_revision(const pst_dataset *data, uint8_t out[16]);
 /* "folder", "tar", "manifest", "file", "files", "custom"; static storage. */
 PST_API const char *pst_dataset_kind(const pst_dataset *data);
@@ -287,10 +293,19 @@ typedef struct pst_files {
                          hashed without it (NULL = none) */
     const char *const *classes; /* names in label order; copied (NULL = none) */
     int64_t class_count;
+    /* Gives the entries one after another, in the calling thread, in place of count, paths and
+     * labels: 1 with *path, which is left alone until the next call, and with next_labels *label; 0
+     * at the end; negative breaks the listing off with that code. (NULL) */
+    int (*next)(void *user, const char **path, int64_t *label);
+    void *user;
+    int next_labels; /* 1 = next gives labels (0, 1; 0) */
 } pst_files;
 
 PST_API void pst_files_init(pst_files *spec);
 PST_API int pst_dataset_files(const pst_files *spec, pst_dataset **out, pst_error *err);
+/* Whether the dataset was made from the same paths and labels in the same order: 1, 0, or a
+ * negative code. Much cheaper than making it anew. Classes are not compared. */
+PST_API int pst_dataset_files_same(const pst_dataset *data, const pst_files *spec, pst_error *err);
 
 /* ---- datasets of your own ----------------------------------------------------------------------
  */
@@ -474,6 +489,7 @@ typedef struct pst_job_stats {
     uint64_t fresh_batches;            /* written outside the ring because the caller held it */
     uint64_t cache_hits, cache_misses; /* samples that began from their decoded form, or did not */
     uint64_t cache_bytes, cache_entries; /* of the engine: taken from the budget; samples in it */
+    uint64_t read_away_ns; /* of the stage read: while the workers did something else */
 } pst_job_stats;
 
 /* How an image becomes what the pipeline asks for, once its last op is done. For an element x of

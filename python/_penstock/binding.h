@@ -135,8 +135,16 @@ struct source *pyp_calls_source(struct calls *calls);
 /* Lets go of the functions, once nobody runs them any more; what they raised stays. */
 void pyp_calls_drop(struct calls *calls);
 void pyp_calls_free(void *calls);
+/* job.c: the job that is open, or NULL with an exception */
+pst_job *pyp_job_usable(PyObject *self);
+/* job_facts.c: methods of Job */
+PyObject *pyp_job_stats(PyObject *self, PyObject *unused);
+PyObject *pyp_job_finishes(PyObject *self, PyObject *unused);
+PyObject *pyp_job_memory(PyObject *self, PyObject *unused);
+
 /* files.c: a dataset from a list of paths */
 PyObject *pyp_files_dataset(PyObject *module, PyObject *args, PyObject *kwargs);
+PyObject *pyp_files_same(PyObject *self, PyObject *args);
 
 /* custom.c, source.c: datasets that a Python object reads for */
 PyObject *pyp_custom_dataset(PyObject *module, PyObject *args, PyObject *kwargs);

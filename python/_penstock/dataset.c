@@ -167,6 +167,27 @@ static PyObject *dataset_labels(PyObject *self, void *closure)
     return pyp_view_new(pyp_state(self), self, labels, PST_I64, 1, &count, 0);
 }
 
+/* labels_of(ids): their labels as a bytearray of int64, or None */
+static PyObject *dataset_labels_of(PyObject *self, PyObject *arg)
+{
+    Py_buffer ids;
+    if (PyObject_GetBuffer(arg, &ids, PyBUF_C_CONTIGUOUS) < 0)
+        return NULL;
+    PyObject *labels = NULL;
+    if (ids.len % (Py_ssize_t)sizeof(int64_t) != 0)
+        PyErr_SetString(PyExc_ValueError, "ids are not of int64");
+    else
+        labels = PyByteArray_FromStringAndSize(NULL, ids.len);
+    const int64_t count = (int64_t)(ids.len / (Py_ssize_t)sizeof(int64_t));
+    if (labels != NULL && pst_dataset_labels_of(data_of(self), ids.buf, count,
+                                                (int64_t *)PyByteArray_AsString(labels)) < 0) {
+        Py_DECREF(labels);
+        labels = Py_NewRef(Py_None);
+    }
+    PyBuffer_Release(&ids);
+    return labels;
+}
+
 static PyObject *dataset_splits(PyObject *self, void *closure)
 {
     (void)closure;
@@ -238,6 +259,10 @@ static PyObject *dataset_kind(PyObject *self, void *closure)
 static PyMethodDef dataset_methods[] = {
     {"sample", dataset_sample, METH_O, "sample(id) -> (key, bytes, label or None, identity)"},
     {"split", dataset_split, METH_O, "split(name) -> View of its ids, or None for all"},
+    {"labels_of", dataset_labels_of, METH_O,
+     "labels_of(int64 ids) -> bytearray of int64; None where one has no label here"},
+    {"files_same", pyp_files_same, METH_VARARGS,
+     "files_same(paths, labels or None, root or None) -> whether files() was given the same"},
     {"read", dataset_read, METH_VARARGS, "read(id, field) -> the stored bytes"},
     {NULL, NULL, 0, NULL},
 };

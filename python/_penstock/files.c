@@ -1,189 +1,213 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * files(): a Dataset from Python's own list of paths and labels. They are copied out of the
- * interpreter's objects into plain arrays, once, with the GIL held; nothing of Python's is kept. */
+ * files(): a Dataset from Python's own list of paths and labels, and what compares it with such a
+ * list later. Entries are handed over one by one, with the GIL held: nothing of Python's is kept,
+ * and no second copy of a long list is made. */
 #include "binding.h"
 
+#include <errno.h>
+#include <stdbool.h>
 #include <string.h>
 #include <unistd.h>
 
-/* Texts one after another, each with its terminator. */
-typedef struct texts {
-    char *data;
-    size_t bytes, cap;
-    size_t *at; /* where each begins; bytes move while they are gathered */
-    size_t count, at_cap;
-} texts;
+typedef struct entries {
+    PyObject *paths, *labels; /* iterators; labels NULL: none */
+    PyObject *bytes;          /* the entry's path, until the next one is asked for */
+    size_t count;             /* entries so far */
+} entries;
 
-typedef struct file_args {
-    PyObject *paths, *labels, *classes, *root;
-    texts path, name;
-    int64_t *label;
-    size_t labels_given, label_cap;
-} file_args;
-
-static int grow(void **memory, size_t *cap, size_t need, size_t size)
+/* A new reference to the path as bytes without a terminator inside, or NULL. Plain text is taken as
+ * it lies; anything else that names a file goes through os.fspath. A name that is not Unicode comes
+ * out as its bytes. */
+static PyObject *path_bytes(PyObject *path)
 {
-    if (need <= *cap)
-        return 0;
-    const size_t want = need + need / 2 + 64;
-    void *grown = want < SIZE_MAX / size ? PyMem_Realloc(*memory, want * size) : NULL;
-    if (grown == NULL) {
-        PyErr_NoMemory();
-        return -1;
-    }
-    *memory = grown;
-    *cap = want;
-    return 0;
-}
-
-static int add_text(texts *all, const char *text, Py_ssize_t size)
-{
-    if (memchr(text, 0, (size_t)size) != NULL) {
-        PyErr_SetString(PyExc_ValueError, "embedded null byte");
-        return -1;
-    }
-    if (grow((void **)&all->data, &all->cap, all->bytes + (size_t)size + 1, 1) < 0 ||
-        grow((void **)&all->at, &all->at_cap, all->count + 1, sizeof(*all->at)) < 0)
-        return -1;
-    memcpy(all->data + all->bytes, text, (size_t)size);
-    all->data[all->bytes + (size_t)size] = 0;
-    all->at[all->count++] = all->bytes;
-    all->bytes += (size_t)size + 1;
-    return 0;
-}
-
-/* Plain text is copied as it lies; anything else that names a file goes through os.fspath. A name
- * that is not Unicode comes out as its bytes. */
-static int add_path(texts *all, PyObject *path)
-{
-    if (PyUnicode_Check(path)) {
-        Py_ssize_t size;
-        PyObject *bytes = PyUnicode_AsUTF8String(path);
-        char *text;
-        if (bytes != NULL) {
-            const int rc =
-                PyBytes_AsStringAndSize(bytes, &text, &size) < 0 ? -1 : add_text(all, text, size);
-            Py_DECREF(bytes);
-            return rc;
-        }
+    PyObject *bytes = PyUnicode_Check(path) ? PyUnicode_AsUTF8String(path) : NULL;
+    if (bytes == NULL) {
         PyErr_Clear(); /* surrogates */
+        if (!PyUnicode_FSConverter(path, &bytes))
+            return NULL;
     }
-    PyObject *bytes;
-    if (!PyUnicode_FSConverter(path, &bytes))
-        return -1;
-    const int rc = add_text(all, PyBytes_AsString(bytes), PyBytes_Size(bytes));
-    Py_DECREF(bytes);
-    return rc;
+    if (memchr(PyBytes_AsString(bytes), 0, (size_t)PyBytes_Size(bytes)) != NULL) {
+        PyErr_SetString(PyExc_ValueError, "embedded null byte");
+        Py_CLEAR(bytes);
+    }
+    return bytes;
 }
 
 /* Only int itself: what else has a value as an index may mean something else to its owner. */
-static int add_label(file_args *a, PyObject *label)
+static int next_label(entries *e, int64_t *label)
 {
-    if (!PyLong_CheckExact(label)) {
+    PyObject *item = PyIter_Next(e->labels);
+    if (item == NULL)
+        return PyErr_Occurred() ? -1 : 0;
+    int rc = -1;
+    if (!PyLong_CheckExact(item)) {
         PyErr_SetString(PyExc_TypeError, "a label is not an int");
-        return -1;
+    } else {
+        *label = PyLong_AsLongLong(item);
+        rc = *label == -1 && PyErr_Occurred() ? -1 : 1;
     }
-    const long long value = PyLong_AsLongLong(label);
-    if ((value == -1 && PyErr_Occurred()) ||
-        grow((void **)&a->label, &a->label_cap, a->labels_given + 1, sizeof(*a->label)) < 0)
-        return -1;
-    a->label[a->labels_given++] = value;
-    return 0;
-}
-
-/* Calls add for everything that an iterable gives; which: 0 paths, 1 labels, 2 class names. */
-static int gather(file_args *a, PyObject *iterable, int which)
-{
-    PyObject *iterator = iterable == Py_None ? NULL : PyObject_GetIter(iterable);
-    if (iterator == NULL)
-        return iterable == Py_None ? 0 : -1;
-    int rc = 0;
-    PyObject *item;
-    while (rc == 0 && (item = PyIter_Next(iterator)) != NULL) {
-        rc = which == 1 ? add_label(a, item) : add_path(which == 0 ? &a->path : &a->name, item);
-        Py_DECREF(item);
-    }
-    Py_DECREF(iterator);
-    return rc < 0 || PyErr_Occurred() ? -1 : 0;
-}
-
-/* The addresses of gathered texts; PyMem_Free them. */
-static const char **addresses(const texts *all)
-{
-    const char **list = PyMem_Calloc(all->count + 1, sizeof(*list));
-    if (list == NULL)
-        PyErr_NoMemory();
-    for (size_t i = 0; list != NULL && i < all->count; i++)
-        list[i] = all->data + all->at[i];
-    return list;
-}
-
-static int open_files(const module_state *st, dataset_object *self, const pst_files *spec)
-{
-    pst_error err = {0};
-    PyThreadState *thread = PyEval_SaveThread();
-    const int rc = pst_dataset_files(spec, &self->data, &err);
-    PyEval_RestoreThread(thread);
-    if (rc < 0)
-        pyp_raise(st, &err, rc);
+    Py_DECREF(item);
     return rc;
 }
 
-static PyObject *make_dataset(const module_state *st, const file_args *a)
+/* One of the two has ended: counts what the other still gives, to name both figures. */
+static void refuse_uneven(entries *e, bool more_labels)
 {
-    pst_files spec;
-    pst_files_init(&spec);
-    const char **paths = addresses(&a->path), **names = addresses(&a->name);
-    dataset_object *self = NULL;
-    if (paths != NULL && names != NULL)
-        self = (dataset_object *)PyType_GenericAlloc(st->dataset_type, 0);
-    if (self != NULL) {
-        spec.count = (int64_t)a->path.count;
-        spec.paths = paths;
-        spec.labels = a->labels == Py_None ? NULL : a->label;
-        spec.root = a->root == NULL ? NULL : PyBytes_AsString(a->root);
-        spec.classes = names;
-        spec.class_count = (int64_t)a->name.count;
-        self->pid = getpid();
-        if (open_files(st, self, &spec) < 0)
-            Py_CLEAR(self);
+    size_t longer = e->count + 1;
+    PyObject *item;
+    while ((item = PyIter_Next(more_labels ? e->labels : e->paths)) != NULL) {
+        Py_DECREF(item);
+        longer++;
     }
-    PyMem_Free(paths);
-    PyMem_Free(names);
-    return (PyObject *)self;
+    if (!PyErr_Occurred())
+        PyErr_Format(PyExc_ValueError, "%zu labels for %zu paths", more_labels ? longer : e->count,
+                     more_labels ? e->count : longer);
 }
 
-static int gather_all(file_args *a)
+static int next_entry(void *user, const char **path, int64_t *label)
 {
-    if (gather(a, a->paths, 0) < 0 || gather(a, a->labels, 1) < 0 || gather(a, a->classes, 2) < 0)
-        return -1;
-    if (a->labels != Py_None && a->labels_given != a->path.count) {
-        PyErr_Format(PyExc_ValueError, "%zu labels for %zu paths", a->labels_given, a->path.count);
-        return -1;
+    entries *e = user;
+    PyObject *item = PyIter_Next(e->paths);
+    if (item == NULL && PyErr_Occurred())
+        return -ECANCELED;
+    const bool there = item != NULL;
+    const int labelled = e->labels == NULL ? there : next_label(e, label);
+    Py_CLEAR(e->bytes);
+    e->bytes = !there || labelled < 0 ? NULL : path_bytes(item);
+    Py_XDECREF(item);
+    if (labelled < 0 || (there && e->bytes == NULL))
+        return -ECANCELED;
+    if (labelled != there) {
+        refuse_uneven(e, labelled);
+        return -ECANCELED;
     }
+    if (e->bytes == NULL)
+        return 0;
+    e->count++;
+    *path = PyBytes_AsString(e->bytes);
+    return 1;
+}
+
+static int entries_init(entries *e, pst_files *spec, PyObject *paths, PyObject *labels)
+{
+    memset(e, 0, sizeof(*e));
+    pst_files_init(spec);
+    spec->next = next_entry;
+    spec->user = e;
+    spec->next_labels = labels != Py_None;
+    e->paths = PyObject_GetIter(paths);
+    if (e->paths != NULL && labels != Py_None)
+        e->labels = PyObject_GetIter(labels);
+    return e->paths == NULL || (labels != Py_None && e->labels == NULL) ? -1 : 0;
+}
+
+static void entries_fini(entries *e)
+{
+    Py_CLEAR(e->paths);
+    Py_CLEAR(e->labels);
+    Py_CLEAR(e->bytes);
+}
+
+/* What the engine answered as Python's exception: the one that an iterator raised comes first. */
+static void raise_listing(const module_state *st, const pst_error *err, int rc)
+{
+    if (!PyErr_Occurred())
+        pyp_raise(st, err, rc);
+}
+
+/* ---- class names ----------------------------------------------------------------------------- */
+
+typedef struct names {
+    PyObject *held; /* a list of bytes */
+    const char **text;
+} names;
+
+static int names_init(names *n, PyObject *classes, pst_files *spec)
+{
+    memset(n, 0, sizeof(*n));
+    if (classes == Py_None)
+        return 0;
+    n->held = PySequence_List(classes);
+    const Py_ssize_t count = n->held == NULL ? 0 : PyList_Size(n->held);
+    n->text = n->held == NULL ? NULL : PyMem_Calloc((size_t)count + 1, sizeof(*n->text));
+    if (n->text == NULL)
+        return n->held == NULL ? -1 : (PyErr_NoMemory(), -1);
+    for (Py_ssize_t i = 0; i < count; i++) {
+        PyObject *bytes = path_bytes(PyList_GetItem(n->held, i));
+        if (bytes == NULL || PyList_SetItem(n->held, i, bytes) < 0)
+            return -1;
+        n->text[i] = PyBytes_AsString(bytes);
+    }
+    spec->classes = n->text;
+    spec->class_count = count;
     return 0;
+}
+
+static void names_fini(names *n)
+{
+    PyMem_Free(n->text);
+    Py_CLEAR(n->held);
+}
+
+/* ---- making and comparing -------------------------------------------------------------------- */
+
+static PyObject *make_dataset(const module_state *st, const pst_files *spec)
+{
+    dataset_object *self = (dataset_object *)PyType_GenericAlloc(st->dataset_type, 0);
+    pst_error err = {0};
+    if (self == NULL)
+        return NULL;
+    self->pid = getpid();
+    const int rc = pst_dataset_files(spec, &self->data, &err);
+    if (rc < 0) {
+        raise_listing(st, &err, rc);
+        Py_CLEAR(self);
+    }
+    return (PyObject *)self;
 }
 
 PyObject *pyp_files_dataset(PyObject *module, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"paths", "labels", "classes", "root", NULL};
-    file_args a;
-    memset(&a, 0, sizeof(a));
-    a.labels = a.classes = Py_None;
-    PyObject *root = Py_None, *self = NULL;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|OOO:files", names, &a.paths, &a.labels,
-                                     &a.classes, &root))
+    static char *words[] = {"paths", "labels", "classes", "root", NULL};
+    PyObject *paths, *labels = Py_None, *classes = Py_None, *root = Py_None;
+    PyObject *root_bytes = NULL, *self = NULL;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|OOO:files", words, &paths, &labels, &classes,
+                                     &root))
         return NULL;
-    if (root != Py_None && !PyUnicode_FSConverter(root, &a.root))
+    if (root != Py_None && !PyUnicode_FSConverter(root, &root_bytes))
         return NULL;
-    if (gather_all(&a) == 0)
-        self = make_dataset(PyModule_GetState(module), &a);
-    Py_XDECREF(a.root);
-    PyMem_Free(a.path.data);
-    PyMem_Free(a.path.at);
-    PyMem_Free(a.name.data);
-    PyMem_Free(a.name.at);
-    PyMem_Free(a.label);
+    entries e;
+    names n = {0};
+    pst_files spec;
+    if (entries_init(&e, &spec, paths, labels) == 0 && names_init(&n, classes, &spec) == 0) {
+        spec.root = root_bytes == NULL ? NULL : PyBytes_AsString(root_bytes);
+        self = make_dataset(PyModule_GetState(module), &spec);
+    }
+    names_fini(&n);
+    entries_fini(&e);
+    Py_XDECREF(root_bytes);
     return self;
+}
+
+PyObject *pyp_files_same(PyObject *self, PyObject *args)
+{
+    PyObject *paths, *labels, *root, *root_bytes = NULL;
+    if (!PyArg_ParseTuple(args, "OOO:files_same", &paths, &labels, &root))
+        return NULL;
+    if (root != Py_None && !PyUnicode_FSConverter(root, &root_bytes))
+        return NULL;
+    entries e;
+    pst_files spec;
+    pst_error err = {0};
+    int rc = -1;
+    if (entries_init(&e, &spec, paths, labels) == 0) {
+        spec.root = root_bytes == NULL ? NULL : PyBytes_AsString(root_bytes);
+        rc = pst_dataset_files_same(((dataset_object *)self)->data, &spec, &err);
+        if (rc < 0)
+            raise_listing(pyp_state(self), &err, rc);
+    }
+    entries_fini(&e);
+    Py_XDECREF(root_bytes);
+    return rc < 0 ? NULL : PyBool_FromLong(rc);
 }

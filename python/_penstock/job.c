@@ -213,7 +213,7 @@ static void job_dealloc(PyObject *self)
 
 /* ---- one consumer at a time ------------------------------------------------------------------ */
 
-static pst_job *usable(PyObject *self)
+pst_job *pyp_job_usable(PyObject *self)
 {
     job_object *job = (job_object *)self;
     if (pyp_check_pid(pyp_state(self), job->pid, "loader") < 0)
@@ -228,7 +228,7 @@ static pst_job *enter(PyObject *self)
 {
     job_object *job = (job_object *)self;
     for (;;) {
-        if (usable(self) == NULL)
+        if (pyp_job_usable(self) == NULL)
             return NULL;
         PyLockStatus got = PyThread_acquire_lock_timed(job->lock, 0, 0);
         if (got != PY_LOCK_ACQUIRED) {
@@ -241,7 +241,7 @@ static pst_job *enter(PyObject *self)
         if (PyErr_CheckSignals() < 0)
             return NULL;
     }
-    pst_job *found = usable(self); /* it may have been closed meanwhile */
+    pst_job *found = pyp_job_usable(self); /* it may have been closed meanwhile */
     if (found == NULL)
         PyThread_release_lock(job->lock);
     return found;
@@ -381,7 +381,7 @@ static PyObject *job_begin(PyObject *self, PyObject *arg)
 static PyObject *job_state(PyObject *self, PyObject *unused)
 {
     (void)unused;
-    const pst_job *job = usable(self);
+    const pst_job *job = pyp_job_usable(self);
     if (job == NULL)
         return NULL;
     char *buf = NULL;
@@ -423,14 +423,14 @@ static PyObject *job_load_state(PyObject *self, PyObject *arg)
 static PyObject *job_epoch(PyObject *self, void *closure)
 {
     (void)closure;
-    const pst_job *job = usable(self);
+    const pst_job *job = pyp_job_usable(self);
     return job == NULL ? NULL : PyLong_FromUnsignedLongLong(pst_job_epoch(job));
 }
 
 static PyObject *job_steps(PyObject *self, void *closure)
 {
     (void)closure;
-    const pst_job *job = usable(self);
+    const pst_job *job = pyp_job_usable(self);
     return job == NULL ? NULL : PyLong_FromLongLong(pst_job_steps(job));
 }
 
@@ -438,128 +438,6 @@ static PyObject *job_closed(PyObject *self, void *closure)
 {
     (void)closure;
     return PyBool_FromLong(((job_object *)self)->job == NULL);
-}
-
-/* [(name, runs, seconds), …] in pipeline order. */
-static PyObject *stages_list(const pst_job_stats *stats)
-{
-    const Py_ssize_t count =
-        stats->stage_count < PST_STAGES_MAX ? stats->stage_count : PST_STAGES_MAX;
-    PyObject *list = PyList_New(count);
-    for (Py_ssize_t i = 0; list != NULL && i < count; i++) {
-        const pst_stage_stats *stage = &stats->stages[i];
-        PyObject *item = Py_BuildValue("(sKd)", stage->name, (unsigned long long)stage->runs,
-                                       (double)stage->total_ns * 1e-9);
-        if (item == NULL || PyList_SetItem(list, i, item) < 0)
-            Py_CLEAR(list);
-    }
-    return list;
-}
-
-static PyObject *number(uint64_t value)
-{
-    return PyLong_FromUnsignedLongLong(value);
-}
-
-static PyObject *seconds(uint64_t ns)
-{
-    return PyFloat_FromDouble((double)ns * 1e-9);
-}
-
-/* What batches and samples that are kept come to. */
-static int add_memory_stats(PyObject *dict, const pst_job_stats *s)
-{
-    const struct {
-        const char *name;
-        uint64_t value;
-    } all[] = {
-        {"fresh_batches", s->fresh_batches}, {"cache_hits", s->cache_hits},
-        {"cache_misses", s->cache_misses},   {"cache_bytes", s->cache_bytes},
-        {"cache_entries", s->cache_entries},
-    };
-    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
-        if (pyp_dict_take(dict, all[i].name, number(all[i].value)) < 0)
-            return -1;
-    return 0;
-}
-
-static PyObject *job_stats(PyObject *self, PyObject *unused)
-{
-    (void)unused;
-    const pst_job *job = usable(self);
-    if (job == NULL)
-        return NULL;
-    pst_job_stats s = {.size = sizeof(s)};
-    pst_job_stats_get(job, &s);
-    PyObject *dict = Py_BuildValue(
-        "{s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:N}", "samples", number(s.samples),
-        "batches", number(s.batches), "skipped", number(s.skipped), "pads", number(s.pads),
-        "warnings", number(s.warnings), "waits", number(s.waits), "wait_s", seconds(s.wait_ns),
-        "wait_p50_s", seconds(s.wait_p50_ns), "wait_p99_s", seconds(s.wait_p99_ns), "first_batch_s",
-        seconds(s.first_batch_ns), "bytes_read", number(s.bytes_read), "peak_bytes",
-        number(s.peak_bytes), "ready_depth", number(s.ready_depth), "stages", stages_list(&s));
-    if (dict != NULL && add_memory_stats(dict, &s) < 0)
-        Py_CLEAR(dict);
-    return dict;
-}
-
-static PyObject *four_doubles(const double v[4])
-{
-    return Py_BuildValue("(dddd)", v[0], v[1], v[2], v[3]);
-}
-
-static PyObject *four_floats(const float v[4])
-{
-    const double wide[4] = {(double)v[0], (double)v[1], (double)v[2], (double)v[3]};
-    return four_doubles(wide);
-}
-
-static PyObject *finish_dict(const pst_finish_info *f)
-{
-    return Py_BuildValue("{s:O,s:i,s:s,s:s,s:N,s:N,s:N,s:N}", "normalize",
-                         f->normalize ? Py_True : Py_False, "channels", f->channels, "dtype",
-                         pyp_dtype_name(f->dtype), "layout", pyp_layout_name(f->layout), "mean",
-                         four_doubles(f->mean), "std", four_doubles(f->std), "scale",
-                         four_floats(f->scale), "bias", four_floats(f->bias));
-}
-
-/* finishes(): {field: what is left to do to its pictures} for raw_finish; else empty */
-static PyObject *job_finishes(PyObject *self, PyObject *unused)
-{
-    (void)unused;
-    const pst_job *job = usable(self);
-    PyObject *all = job == NULL ? NULL : PyDict_New();
-    pst_field_info field;
-    for (int i = 0; all != NULL && pst_job_field(job, i, &field) == 0; i++) {
-        pst_finish_info f = {.size = sizeof(f)};
-        if (pst_job_finish(job, field.name, &f) < 0 || !f.raw)
-            continue;
-        if (pyp_dict_take(all, field.name, finish_dict(&f)) < 0)
-            Py_CLEAR(all);
-    }
-    return all;
-}
-
-/* memory(): [(address, bytes), ...] of the ring's blocks */
-static PyObject *job_memory(PyObject *self, PyObject *unused)
-{
-    (void)unused;
-    const pst_job *job = usable(self);
-    PyObject *list = job == NULL ? NULL : PyList_New(0);
-    void *base;
-    size_t bytes;
-    int rc = 0;
-    for (int i = 0; list != NULL && (rc = pst_job_memory(job, i, &base, &bytes)) == 0; i++) {
-        PyObject *item = Py_BuildValue("(NN)", PyLong_FromVoidPtr(base), PyLong_FromSize_t(bytes));
-        if (item == NULL || PyList_Append(list, item) < 0)
-            Py_CLEAR(list);
-        Py_XDECREF(item);
-    }
-    if (list != NULL && rc != -ENOENT) {
-        Py_CLEAR(list);
-        pyp_raise(pyp_state(self), NULL, rc);
-    }
-    return list;
 }
 
 static PyMethodDef job_methods[] = {
@@ -570,10 +448,10 @@ static PyMethodDef job_methods[] = {
     {"try_next", job_try_next, METH_O, "try_next(turn) -> Batch, or None when none is ready"},
     {"state", job_state, METH_NOARGS, "state() -> bytes: what was handed out so far"},
     {"load_state", job_load_state, METH_O, "load_state(bytes)"},
-    {"stats", job_stats, METH_NOARGS, "stats() -> dict"},
-    {"finishes", job_finishes, METH_NOARGS,
+    {"stats", pyp_job_stats, METH_NOARGS, "stats() -> dict"},
+    {"finishes", pyp_job_finishes, METH_NOARGS,
      "finishes() -> {field: what raw_finish left to be done to its pictures}"},
-    {"memory", job_memory, METH_NOARGS, "memory() -> [(address, bytes), ...] of the ring"},
+    {"memory", pyp_job_memory, METH_NOARGS, "memory() -> [(address, bytes), ...] of the ring"},
     {"close", job_close, METH_NOARGS,
      "Stops the work; waits for a call that is under way to give up."},
     {NULL, NULL, 0, NULL},

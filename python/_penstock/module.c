@@ -4,6 +4,11 @@
  * object. Multi-phase initialisation; all that it owns hangs on the module's state. */
 #include "binding.h"
 
+#include <features.h>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
+
 static PyObject *module_version(PyObject *module, PyObject *unused)
 {
     (void)module, (void)unused;
@@ -222,6 +227,18 @@ static PyObject *module_features(PyObject *module, PyObject *unused)
     return list;
 }
 
+static PyObject *module_trim(PyObject *module, PyObject *none)
+{
+    (void)module;
+    (void)none;
+#ifdef __GLIBC__
+    PyThreadState *thread = PyEval_SaveThread();
+    malloc_trim(0);
+    PyEval_RestoreThread(thread);
+#endif
+    Py_RETURN_NONE;
+}
+
 static PyMethodDef module_methods[] = {
     {"version", module_version, METH_NOARGS, "version() -> str"},
     {"features", module_features, METH_NOARGS,
@@ -239,6 +256,8 @@ static PyMethodDef module_methods[] = {
     {"files", (PyCFunction)(void (*)(void))pyp_files_dataset, METH_VARARGS | METH_KEYWORDS,
      "files(paths, labels=None, classes=None, root=None) -> Dataset of these pictures, in this "
      "order"},
+    {"trim", module_trim, METH_NOARGS,
+     "trim() -> None. Gives memory that was freed back to the system, where the C library can."},
     {"_end", pyp_sources_end, METH_NOARGS, "Called when the interpreter ends."},
     {"_after_fork", pyp_sources_after_fork, METH_NOARGS, "Called in a forked child."},
     {NULL, NULL, 0, NULL},

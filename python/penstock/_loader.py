@@ -16,7 +16,7 @@ from ._penstock import Engine, Error, SettingError, StateError
 from ._pipeline import PipelineLike, as_pipeline
 from ._ranks import find_ranks
 from ._report import Clock, explain_text, full_stats
-from ._sizes import as_bytes, cache_bytes
+from ._sizes import AUTO, as_bytes, cache_bytes
 
 if TYPE_CHECKING:
     Path = str | os.PathLike[str]
@@ -46,7 +46,7 @@ class Loader:
     engine: an Engine to share with other loaders; else one is made with `workers`, `memory` and `cache`.
     workers: threads (0 = one per core, less one for the trainer; ranks of one machine share the cores).
     memory: bytes or "8G" for everything (0 = chosen here). cache: of these, for decoded samples: bytes, "16G", "auto" (what the
-    rest leaves; the default) or 0.
+    rest leaves; the default) or 0. A cache of some size without memory= brings its own.
 
     device: None gives numpy arrays, "cpu" torch tensors, "cuda" or "cuda:1" tensors on that GPU: bytes go over the bus from
     pinned memory, one batch ahead on a stream of its own, and normalize runs there. channels_last: give pictures that
@@ -131,7 +131,10 @@ class Loader:
         if local > 1 and not (workers and size):
             whole = _penstock.settings()
             workers = workers or max(1, whole["cpus"] // local)
-            size = size or max(64 << 20, whole["memory"] // local)
+            kept = cache_bytes(cache)
+            if not size and kept != AUTO:  # each brings its own cache; together they must fit
+                _penstock.settings(memory=0, cache=kept * local)
+            size = size or max(64 << 20, whole["memory"] // local) + (0 if kept == AUTO else kept)
         return Engine(workers, size, cache_bytes(cache))
 
     def _open(self) -> None:

@@ -75,6 +75,11 @@ int pst_dataset_files(const pst_files *spec, pst_dataset **out, pst_error *err)
     return 0;
 }
 
+int pst_dataset_files_same(const pst_dataset *data, const pst_files *spec, pst_error *err)
+{
+    return psti_dataset_files_same(data->data, spec, err);
+}
+
 void pst_dataset_close(pst_dataset *data)
 {
     if (!data)
@@ -125,6 +130,8 @@ int pst_dataset_sample(const pst_dataset *data, int64_t id, pst_sample_info *out
     if (id < 0 || id >= psti_dataset_count(data->data))
         return -ENOENT;
     out->key = psti_dataset_key(data->data, id);
+    if (!out->key || psti_dataset_keep_versions(data->data) < 0)
+        return -ENOMEM;
     psti_dataset_look(data->data, id); /* of a file that is missing: 0 bytes */
     psti_id128_store(psti_dataset_identity(data->data, id), out->identity);
     out->bytes = psti_dataset_sample_bytes(data->data, id);
@@ -151,6 +158,20 @@ int64_t pst_dataset_class_count(const pst_dataset *data)
 const int64_t *pst_dataset_labels(const pst_dataset *data)
 {
     return psti_dataset_labels(data->data);
+}
+
+int pst_dataset_labels_of(const pst_dataset *data, const int64_t *ids, int64_t count, int64_t *out)
+{
+    const int field = find_field(data->data, "label");
+    for (int64_t i = 0; i < count; i++) {
+        const void *value;
+        size_t bytes;
+        if (field < 0 || psti_dataset_value(data->data, ids[i], field, &value, &bytes) < 0 ||
+            bytes != sizeof *out)
+            return -ENOENT;
+        memcpy(&out[i], value, sizeof *out);
+    }
+    return 0;
 }
 
 int pst_dataset_split_count(const pst_dataset *data)
@@ -226,7 +247,9 @@ static int fetch_field(psti_dataset *data, int64_t id, int field, void **out, si
         psti_fail(err, rc, "read", NULL, "out of memory");
     if (rc < 0 && err) {
         err->id = id;
-        psti_error_key(err, psti_dataset_key(data, id));
+        char room[PSTI_KEY_ROOM];
+        size_t len;
+        psti_error_key(err, psti_dataset_key_in(data, id, room, &len));
     }
     psti_fetch_clear(fetch);
     psti_free(fetch);
@@ -238,7 +261,9 @@ int pst_dataset_read(const pst_dataset *data, int64_t id, const char *field, voi
 {
     if (id < 0 || id >= psti_dataset_count(data->data))
         return psti_fail(err, -ENOENT, "read", NULL, "there is no sample %lld", (long long)id);
-    const char *key = psti_dataset_key(data->data, id);
+    char room[PSTI_KEY_ROOM];
+    size_t len;
+    const char *key = psti_dataset_key_in(data->data, id, room, &len);
     const int index = find_field(data->data, field);
     const psti_source_field *fields;
     psti_dataset_fields(data->data, &fields);

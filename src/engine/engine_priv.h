@@ -42,8 +42,6 @@ struct pst_job {
     psti_pipeline *pipeline;
     psti_id128 order_source;
     int64_t skip_limit;
-    int64_t *given; /* PST_GIVEN: a copy of the order */
-    int64_t given_count;
     pst_error error; /* of the job itself: closed, forked */
 };
 

@@ -146,19 +146,6 @@ static int make_plan(pst_job *job, const pst_job_options *o, const field_choice 
     return rc;
 }
 
-static int keep_given(pst_job *job, const pst_job_options *o)
-{
-    if (o->sampler != PST_GIVEN || !o->ids)
-        return 0;
-    job->given =
-        psti_calloc(PSTI_MEM_ENGINE, (size_t)(o->ids_count ? o->ids_count : 1), sizeof *job->given);
-    if (!job->given)
-        return -ENOMEM;
-    memcpy(job->given, o->ids, (size_t)o->ids_count * sizeof *job->given);
-    job->given_count = o->ids_count;
-    return 0;
-}
-
 static int note_bad(void *user, pst_error *err)
 {
     pst_job *job = user;
@@ -213,7 +200,6 @@ static void job_free(pst_job *job)
 {
     psti_pipeline_free(job->pipeline);
     psti_dataset_unref(job->data);
-    psti_free(job->given);
     psti_free(job);
 }
 
@@ -233,8 +219,6 @@ int pst_job_open(pst_engine *engine, pst_dataset *data, const pst_job_options *o
     job->data = psti_dataset_ref(data->data);
     job->skip_limit = opts->skip_limit;
     rc = psti_pipeline_parse(opts->pipeline, &job->pipeline, err);
-    if (rc == 0 && (rc = keep_given(job, opts)) < 0)
-        psti_fail(err, rc, "job", NULL, "out of memory while opening the job");
     if (rc == 0)
         rc = open_feed(job, opts, err);
     if (rc < 0) {

@@ -26,12 +26,38 @@ static uint64_t default_memory(uint64_t may_have)
     return memory < MEMORY_LEAST ? MEMORY_LEAST : memory;
 }
 
+/* What a cache leaves of a budget for samples on their way and for the rings of jobs. */
+static uint64_t beside_cache(uint64_t memory)
+{
+    return psti_cache_auto_work(memory) + memory / 16;
+}
+
+static bool cache_given(const pst_engine_options *o)
+{
+    return o->cache_bytes != 0 && o->cache_bytes != PST_CACHE_AUTO;
+}
+
+/* Who asks for a cache of some size and says nothing of memory wants that cache: the budget grows
+ * with it, and everything else has what it would have beside a cache of the default's own. */
+static uint64_t resolve_memory(const pst_engine_options *o, uint64_t may_have)
+{
+    const uint64_t usual = default_memory(may_have);
+    uint64_t with_cache;
+    if (o->memory_bytes)
+        return o->memory_bytes;
+    if (!cache_given(o))
+        return usual;
+    if (__builtin_add_overflow(o->cache_bytes, beside_cache(usual), &with_cache))
+        return UINT64_MAX;
+    return with_cache > usual ? with_cache : usual;
+}
+
 /* auto: what a budget without jobs would leave; their rings make it less. */
 static uint64_t resolve_cache(const pst_engine_options *o, uint64_t memory)
 {
     if (o->cache_bytes != PST_CACHE_AUTO)
         return o->cache_bytes;
-    const uint64_t others = psti_cache_auto_work(memory) + memory / 16;
+    const uint64_t others = beside_cache(memory);
     return memory > others ? memory - others : 0;
 }
 
@@ -66,6 +92,14 @@ static int check(const pst_engine_options *o, const pst_settings *s, pst_error *
         return psti_fail(err, PST_EBUDGET, "settings", NULL,
                          "a budget of %.1f MiB is too small; at least 16 MiB",
                          (double)s->memory_bytes / 0x1p20);
+    if (s->memory_bytes > s->may_have && !o->memory_bytes && cache_given(o))
+        return psti_fail(
+            err, PST_EBUDGET, "settings", NULL,
+            "a cache of %.1f MiB, and %.1f MiB beside it for batches and samples on their way, are "
+            "more than the %.1f MiB that this process may have; take a smaller cache, auto, or say "
+            "how much memory there is to be for everything",
+            (double)s->cache_bytes / 0x1p20, (double)(s->memory_bytes - s->cache_bytes) / 0x1p20,
+            (double)s->may_have / 0x1p20);
     if (s->memory_bytes > s->may_have)
         return psti_fail(
             err, PST_EBUDGET, "settings", NULL,
@@ -89,7 +123,7 @@ int pst_settings_resolve(const pst_engine_options *opts, pst_settings *out, pst_
     out->workers = o.workers ? o.workers : out->cpus > 2 ? out->cpus - 1 : out->cpus;
     out->io_depth = o.io_depth ? o.io_depth : 32;
     out->io = o.io;
-    out->memory_bytes = o.memory_bytes ? o.memory_bytes : default_memory(out->may_have);
+    out->memory_bytes = resolve_memory(&o, out->may_have);
     out->cache_bytes = resolve_cache(&o, out->memory_bytes);
     snprintf(out->cpu, sizeof out->cpu, "%s", psti_cpu_name(psti_cpu_level()));
     return check(&o, out, err);

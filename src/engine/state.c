@@ -23,15 +23,6 @@ static int fill(const pst_job *job, psti_state *state)
     const char *text = psti_pipeline_text(job->pipeline);
     if (strlen(text) < TEXT_KEPT)
         state->pipeline = psti_strdup(PSTI_MEM_SAMPLE, text);
-    if (job->given) {
-        state->given =
-            psti_calloc(PSTI_MEM_SAMPLE, (size_t)(job->given_count ? job->given_count : 1),
-                        sizeof *state->given);
-        if (!state->given)
-            return -ENOMEM;
-        memcpy(state->given, job->given, (size_t)job->given_count * sizeof *state->given);
-        state->given_count = job->given_count;
-    }
     return 0;
 }
 

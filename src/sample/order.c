@@ -281,6 +281,7 @@ int psti_order_new(const psti_order_spec *spec, psti_order **out, pst_error *err
     order->sampler = spec->sampler;
     order->dataset = spec->dataset;
     order->seed = spec->seed;
+    order->listed = spec->ids != NULL;
     rc = build(order, spec, err);
     if (rc < 0) {
         psti_order_free(order);
@@ -308,6 +309,21 @@ int64_t psti_order_length(const psti_order *order)
 psti_id128 psti_order_source(const psti_order *order)
 {
     return order->source;
+}
+
+int psti_order_given(const psti_order *order, int64_t **out, int64_t *count)
+{
+    *out = NULL;
+    *count = 0;
+    if (order->sampler != PST_GIVEN || !order->listed)
+        return 0;
+    *out = psti_calloc(PSTI_MEM_SAMPLE, (size_t)order->count, sizeof **out);
+    if (!*out)
+        return -ENOMEM;
+    for (int64_t i = 0; i < order->count; i++)
+        (*out)[i] = psti_id_list_at(&order->ids, i);
+    *count = order->count;
+    return 0;
 }
 
 int psti_order_sampler(const psti_order *order)

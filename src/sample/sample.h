@@ -51,6 +51,8 @@ int64_t psti_order_length(const psti_order *order); /* positions an epoch: L */
 /* Hash over everything that defines the order but the seed: kind, ids, weights, draws, repeat. */
 psti_id128 psti_order_source(const psti_order *order);
 int psti_order_sampler(const psti_order *order);
+/* The ids of a given order, which become the caller's; NULL where there are none. 0 or -ENOMEM. */
+int psti_order_given(const psti_order *order, int64_t **out, int64_t *count);
 
 /* The order of one epoch. Weighted samplers make a table here, the others compute. The order must
  * outlive it. */

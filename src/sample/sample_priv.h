@@ -57,6 +57,7 @@ struct psti_order {
     int64_t dataset;
     int64_t count; /* samples drawn from; PST_GIVEN: entries of the order */
     int64_t base;  /* positions before repeating */
+    bool listed;   /* the caller gave the ids, which may count up from 0 */
     uint64_t seed;
     psti_id128 source;
     psti_id_list ids;

@@ -278,8 +278,9 @@ static void seal_keys(pst_batch *block, const psti_feed *feed, const pst_field *
     uint8_t *data = block->base + field->data_offset;
     size_t at = 0;
     for (int i = 0; i < block->slots; i++) {
-        const char *key = psti_dataset_key(feed->spec.data, block->ids[i]);
-        const size_t len = strlen(key);
+        char room[PSTI_KEY_ROOM];
+        size_t len;
+        const char *key = psti_dataset_key_in(feed->spec.data, block->ids[i], room, &len);
         memcpy(data + at, key, len);
         lengths[i] = (int64_t)len;
         offsets[i] = (int64_t)at;

@@ -172,6 +172,8 @@ static int feed_prepare(psti_feed *feed, pst_error *err)
     feed->way = choose_way(feed);
     feed->cached =
         feed->spec.cache && feed->pool->cache && psti_plan_decoded_pictures(feed->spec.plan) > 0;
+    if (feed->cached && psti_dataset_keep_versions(feed->spec.data) < 0)
+        return psti_fail(err, -ENOMEM, "job", NULL, "out of memory while opening the job");
     feed->next_epoch = feed->spec.first_epoch;
     feed->end_epoch = feed->spec.epochs ? feed->spec.first_epoch + feed->spec.epochs : UINT64_MAX;
     feed->opened_ns = psti_now_ns();
@@ -476,6 +478,7 @@ void psti_feed_stats(psti_feed *feed, pst_job_stats *out)
     out->peak_bytes = psti_budget_peak(&pool->budget);
     out->ready_depth = (uint32_t)feed->depth;
     out->fresh_batches = feed->fresh;
+    out->read_away_ns = feed->read_away_ns;
     out->cache_hits = feed->cache_hits;
     out->cache_misses = feed->cache_misses;
     if (pool->cache) {

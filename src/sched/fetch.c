@@ -47,9 +47,10 @@ static void fetch_done(psti_fetch *fetch, int status)
 {
     task *t = fetch->user;
     psti_feed *feed = t->feed;
-    const uint64_t bytes = size_of(fetch), now = psti_now_ns();
+    const uint64_t bytes = size_of(fetch);
     pthread_mutex_lock(&feed->pool->lock);
-    t->read_ns = now - t->submitted_ns;
+    t->read_ns = fetch->took_ns; /* not what it waited for its turn: it was sent well ahead */
+    t->read_away = true;
     charge_locked(t, status == 0 ? bytes : 0);
     if (status == 0) {
         feed->fetch_bytes += ((double)bytes - feed->fetch_bytes) / 8;
@@ -105,7 +106,6 @@ int fetch_aim_locked(task *t)
 
 void fetch_send(task *t)
 {
-    t->submitted_ns = psti_now_ns();
     psti_fetch_submit(t->feed->spec.data, t->fetch);
 }
 

@@ -147,6 +147,8 @@ int psti_feed_progress(psti_feed *feed, psti_state *out)
             rc = new_bitmap(out);
     }
     pthread_mutex_unlock(&feed->pool->lock);
+    if (rc == 0)
+        rc = psti_order_given(s->order, &out->given, &out->given_count);
     if (rc < 0)
         psti_state_fini(out);
     return rc;

@@ -177,8 +177,9 @@ struct task {
     psti_fetch *fetch;
     uint64_t fetch_charged; /* bytes counted for it: expected, then those that came */
     uint64_t submitted_ns, read_ns;
-    bool unread; /* the worker that takes it tries to read it on the spot */
-    bool unseen; /* its files were not looked at yet: that worker does so first */
+    bool read_away; /* read by others than the worker, which had other work meanwhile */
+    bool unread;    /* the worker that takes it tries to read it on the spot */
+    bool unseen;    /* its files were not looked at yet: that worker does so first */
     int tries;
     /* Its decoded form, if the cache has it; else whether it should be made. */
     const psti_cache_entry *cached;
@@ -250,7 +251,7 @@ struct psti_feed {
     /* statistics */
     uint64_t samples, batches, skipped, pads, warnings, waits, wait_ns, first_batch_ns, bytes_read,
         opened_ns;
-    uint64_t read_ns, read_runs, fresh, cache_hits, cache_misses;
+    uint64_t read_ns, read_away_ns, read_runs, fresh, cache_hits, cache_misses;
     uint64_t stage_ns[PST_STAGES_MAX], stage_runs[PST_STAGES_MAX];
     psti_hist wait_hist;
 };
@@ -348,8 +349,7 @@ void place_bad(worker *w, task *t, pst_error *err);
 
 /* task.c */
 task *task_aim_locked(psti_feed *feed);
-void task_shed_locked(psti_pool *pool, const task *but); /* idle tasks' buffers go */
-void task_send_locked(task *t);
+void task_runnable_locked(task *t); /* its bytes are there, or it is for a worker to fetch them */
 /* False when the task was sent off again to be read. */
 bool task_run(worker *w, task *t);
 int task_start_work(worker *w, const task *t, pst_error *err);
@@ -358,15 +358,26 @@ int task_take_extra(worker *w, uint64_t *extra, pst_error *err);
 void task_done_locked(task *t);
 void task_count_locked(worker *w,
                        task *t); /* statistics; before the sample's batch can be published */
-void write_outputs(const psti_feed *feed, const task *t, worker *w, pst_batch *block, int slot);
-/* Whether an output is made of bytes that are read, not of a value of the listing. */
-bool output_read(const psti_feed *feed, int output);
+
+/* reading.c: stored bytes */
+int read_aim_locked(task *t); /* finds and reserves: 1, 0 = not now, or negative */
+void task_send_locked(task *t);
+void task_shed_locked(psti_pool *pool, const task *but); /* idle tasks' buffers go */
+void task_release_bytes_locked(psti_pool *pool, task *t);
+void read_look_first(task *t);
+bool read_here(task *t);
+bool read_again(task *t, int status, pst_error *err);
+void read_describe_failure(const task *t, int status, pst_error *err);
+
+/* value.c: labels and other values, and writing a sample into its slot */
+int value_check(const task *t, pst_error *err);
+int value_of(const psti_feed *feed, int field, const task *t, const void **value, size_t *bytes);
 /* Bytes that a sample's value takes in a batch, and writing it there. */
 int value_bytes(const psti_feed *feed, int output, const task *t, size_t *bytes);
 void value_write(const psti_feed *feed, int output, const task *t, uint8_t *dst);
-/* For code of task.c and fetch.c. */
-void task_runnable_locked(task *t);
-int value_of(const psti_feed *feed, int field, const task *t, const void **value, size_t *bytes);
+/* Whether an output is made of bytes that are read, not of a value of the listing. */
+bool output_read(const psti_feed *feed, int output);
+void write_outputs(const psti_feed *feed, const task *t, worker *w, pst_batch *block, int slot);
 
 /* fetch.c: samples that the caller's function brings */
 int fetch_aim_locked(task *t); /* as reserving bytes: 1, 0 = not now, or negative */

@@ -132,7 +132,10 @@ static void custom_unref(struct psti_custom *custom)
 static void serve(psti_fetch *fetch)
 {
     const bool wanted = fetch->wanted(fetch);
-    fetch->done(fetch, wanted ? psti_fetch_now(fetch->data, fetch) : -ECANCELED);
+    const uint64_t begin = psti_now_ns();
+    const int rc = wanted ? psti_fetch_now(fetch->data, fetch) : -ECANCELED;
+    fetch->took_ns = psti_now_ns() - begin;
+    fetch->done(fetch, rc);
 }
 
 /* How many may be in the caller's function at once. Calls that come back quickly mostly wait for

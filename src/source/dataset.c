@@ -11,6 +11,7 @@
 #include "core/memory.h"
 #include "core/status.h"
 #include "source/custom.h"
+#include "source/listed.h"
 #include "source/source_priv.h"
 
 const char *psti_kind_name(psti_source_kind kind)
@@ -67,6 +68,7 @@ void psti_dataset_unref(psti_dataset *data)
     psti_verify_stop(data);
     psti_custom_close(data->custom);
     psti_fork_guard_remove(&data->forks);
+    psti_listed_free(data->listed, data->count);
     free_shards(data);
     for (int i = 0; i < data->splits; i++) {
         psti_free(data->split[i].name);
@@ -154,6 +156,8 @@ int psti_dataset_add_split(psti_dataset *data, const char *name, int64_t *ids, i
 static bool someone_lacks(const psti_dataset *data, int field)
 {
     const int slot = data->slot[field];
+    if (data->listed)
+        return false;
     if (!data->field[field].member)
         return data->column[slot].present != NULL;
     for (int64_t id = 0; id < data->count; id++)
@@ -165,11 +169,13 @@ static bool someone_lacks(const psti_dataset *data, int field)
 void psti_dataset_settle(psti_dataset *data)
 {
     data->key_max = 0;
-    for (int64_t id = 0; id < data->count; id++) {
+    for (int64_t id = 0; !data->listed && id < data->count; id++) {
         const size_t len = strlen(psti_text_at(data, data->keys[id]));
         if (len > data->key_max)
             data->key_max = len;
     }
+    if (data->listed)
+        data->key_max = data->listed->paths.longest;
     for (int i = 0; i < data->fields; i++)
         data->field[i].info.optional = someone_lacks(data, i);
 }
@@ -216,7 +222,28 @@ const char *psti_dataset_kind(const psti_dataset *data)
 
 const char *psti_dataset_key(const psti_dataset *data, int64_t id)
 {
-    return id >= 0 && id < data->count ? psti_text_at(data, data->keys[id]) : NULL;
+    if (id < 0 || id >= data->count)
+        return NULL;
+    if (!data->listed)
+        return psti_text_at(data, data->keys[id]);
+    psti_dataset *mine = (psti_dataset *)data; /* what it keeps of this is no part of const */
+    pthread_mutex_lock(&mine->lock);
+    const char *key = psti_listed_show_locked(mine, id);
+    pthread_mutex_unlock(&mine->lock);
+    return key;
+}
+
+_Static_assert((int)PSTI_KEY_ROOM == (int)PSTI_PATH_ROOM, "both are the room of a key");
+
+const char *psti_dataset_key_in(const psti_dataset *data, int64_t id, char *room, size_t *len)
+{
+    if (data->listed) {
+        *len = psti_paths_get(&data->listed->paths, id, room);
+        return room;
+    }
+    const char *key = psti_text_at(data, data->keys[id]);
+    *len = strlen(key);
+    return key;
 }
 
 size_t psti_dataset_key_max(const psti_dataset *data)
@@ -240,10 +267,16 @@ const char *psti_dataset_class(const psti_dataset *data, int64_t label)
     return label >= 0 && label < data->classes ? psti_text_at(data, data->class_at[label]) : NULL;
 }
 
-const int64_t *psti_dataset_labels(const psti_dataset *data)
+const int64_t *psti_dataset_labels(psti_dataset *data)
 {
     if (data->label < 0 || data->custom)
         return NULL;
+    if (data->listed) {
+        pthread_mutex_lock(&data->lock);
+        const int64_t *labels = psti_listed_labels_locked(data);
+        pthread_mutex_unlock(&data->lock);
+        return labels;
+    }
     const psti_column *column = &data->column[data->slot[data->label]];
     return column->type == PSTI_COL_I64 && !column->present ? column->cells : NULL;
 }
@@ -277,8 +310,12 @@ int psti_dataset_split(const psti_dataset *data, const char *name, const int64_t
 
 uint64_t psti_dataset_bytes(const psti_dataset *data)
 {
-    uint64_t total = sizeof *data + data->names.cap + (uint64_t)data->count * sizeof *data->keys;
-    total += (uint64_t)data->count * (uint64_t)data->members * sizeof *data->member;
+    uint64_t total = sizeof *data + data->names.cap;
+    if (data->listed)
+        total += psti_listed_bytes(data->listed, data->count);
+    else
+        total += (uint64_t)data->count *
+                 (sizeof *data->keys + (uint64_t)data->members * sizeof *data->member);
     total += data->shards * sizeof *data->shard + (uint64_t)data->classes * sizeof *data->class_at;
     for (int i = 0; i < data->columns; i++)
         total += psti_column_bytes(&data->column[i], data->count);
@@ -297,5 +334,10 @@ int psti_dataset_value(const psti_dataset *data, int64_t id, int field, const vo
         return -EINVAL;
     if (data->custom)
         return psti_custom_value(data->custom, id, field, value, bytes);
+    if (data->listed) {
+        *value = psti_listed_label(data->listed, id);
+        *bytes = sizeof(int64_t);
+        return 0;
+    }
     return psti_column_get(&data->column[data->slot[field]], id, value, bytes);
 }

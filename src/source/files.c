@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A dataset from the caller's own list of files: paths and labels copied into columns, nothing
- * looked at. The files are seen when they are first read (member.c). Runs in the thread that makes
- * the dataset. */
+ * A dataset from the caller's own list of files: paths and labels are kept in a short form
+ * (listed.h), nothing is looked at. The files are seen when they are first read (member.c). Runs in
+ * the thread that makes the dataset. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -10,13 +10,17 @@
 
 #include "core/memory.h"
 #include "core/status.h"
-#include "source/source_priv.h"
+#include "source/listed.h"
 
 typedef struct listing {
     const pst_files *spec;
     size_t root_len; /* without slashes at its end; 0 = no root */
     char *here;      /* working directory; libc's malloc, made when first needed */
     psti_dataset *data;
+    int64_t next;              /* number of the entry that comes next */
+    unsigned formats;          /* a bit per format */
+    char kept[PSTI_PATH_ROOM]; /* the entry's path as it is kept */
+    psti_path_cursor *last;    /* of the paths that were added; its own allocation: it is large */
 } listing;
 
 static int refuse(pst_error *err, const char *root, const char *what)
@@ -33,11 +37,38 @@ static int check_spec(const pst_files *spec, pst_error *err)
 {
     if (spec->size != sizeof *spec)
         return refuse(err, NULL, "a pst_files of another version; call pst_files_init");
-    if (spec->count <= 0 || !spec->paths)
+    if (!spec->next && (spec->count <= 0 || !spec->paths))
         return refuse(err, spec->root, "the list of files is empty");
     if (spec->class_count < 0 || (spec->class_count && !spec->classes))
         return refuse(err, spec->root, "the number of classes does not fit their names");
     return 0;
+}
+
+static bool has_labels(const pst_files *spec)
+{
+    return spec->next ? spec->next_labels : spec->labels != NULL;
+}
+
+static void begin(listing *l, const pst_files *spec)
+{
+    *l = (listing){.spec = spec, .root_len = spec->root ? strlen(spec->root) : 0};
+    while (l->root_len > 0 && spec->root[l->root_len - 1] == '/')
+        l->root_len--;
+}
+
+/* The next entry as the caller gives it. 1, 0 at the end, or what the caller's function answered.
+ */
+static int give(listing *l, const char **path, int64_t *label)
+{
+    const pst_files *spec = l->spec;
+    *label = 0;
+    if (spec->next)
+        return spec->next(spec->user, path, label);
+    if (l->next >= spec->count)
+        return 0;
+    *path = spec->paths[l->next];
+    *label = spec->labels ? spec->labels[l->next] : 0;
+    return 1;
 }
 
 /* ---- paths ----------------------------------------------------------------------------------- */
@@ -48,8 +79,6 @@ static const char *fault_of(const char *path, size_t len)
 {
     if (len == 0)
         return "is empty";
-    if (len > PSTI_KEY_MAX)
-        return "is longer than 4096 bytes";
     for (size_t i = 0; i < len; i++)
         if ((unsigned char)path[i] < 0x20 || path[i] == 0x7f)
             return "holds a control byte";
@@ -76,60 +105,42 @@ static const char *working_directory(listing *l)
     return l->here;
 }
 
-/* Bytes of the path as it will be kept, its terminator included; 0 when that cannot be said. */
-static size_t kept_bytes(listing *l, const char *path)
+static bool append(listing *l, size_t *len, const char *text, size_t bytes)
 {
-    const char *below = below_root(l, path);
-    if (below || path[0] == '/')
-        return strlen(below ? below : path) + 1;
-    const char *here = working_directory(l);
-    return here ? strlen(here) + 1 + strlen(path) + 1 : 0;
+    if (bytes > PSTI_KEY_MAX - *len)
+        return false;
+    memcpy(l->kept + *len, text, bytes);
+    *len += bytes;
+    return true;
 }
 
-/* The pool has room. */
-static uint64_t keep(listing *l, const char *path)
+/* Writes the path as it is kept to l->kept. NULL, or what is wrong with it. */
+static const char *keep(listing *l, const char *path, size_t *len)
 {
-    psti_strings *pool = &l->data->names;
-    const char *below = below_root(l, path);
-    const uint64_t at = pool->len;
+    const size_t given = strlen(path);
+    const char *fault = fault_of(path, given);
+    const char *below = fault ? NULL : below_root(l, path);
+    *len = 0;
+    if (fault)
+        return fault;
     if (!below && path[0] != '/') {
-        const size_t len = strlen(l->here);
-        memcpy(pool->data + pool->len, l->here, len);
-        pool->data[pool->len + len] = '/';
-        pool->len += len + 1;
+        const char *here = working_directory(l);
+        if (!here)
+            return "starts from a directory that is gone";
+        if (!append(l, len, here, strlen(here)) || !append(l, len, "/", 1))
+            return "is longer than 4096 bytes";
     }
     const char *rest = below ? below : path;
-    const size_t bytes = strlen(rest) + 1;
-    memcpy(pool->data + pool->len, rest, bytes);
-    pool->len += bytes;
-    return at;
+    return append(l, len, rest, given - (size_t)(rest - path)) ? NULL : "is longer than 4096 bytes";
 }
 
-static int bad_path(const listing *l, int64_t id, const char *fault, pst_error *err)
+static int bad_path(const listing *l, const char *path, const char *fault, pst_error *err)
 {
-    const char *path = l->spec->paths[id];
     char shown[300];
     return psti_fail(err, PST_EDATASET, "list", l->spec->root,
                      "path %lld of the list, '%s', %s; leave it out or rename the file",
-                     (long long)id, psti_escape(shown, sizeof shown, path, strlen(path)), fault);
-}
-
-/* Checks every path and says how many bytes they take; *formats has a bit per format. */
-static int measure(listing *l, size_t *bytes, unsigned *formats, pst_error *err)
-{
-    *bytes = 0;
-    *formats = 0;
-    for (int64_t id = 0; id < l->spec->count; id++) {
-        const char *path = l->spec->paths[id];
-        const size_t len = strlen(path);
-        const char *fault = fault_of(path, len);
-        const size_t kept = fault ? 0 : kept_bytes(l, path);
-        if (!kept)
-            return bad_path(l, id, fault ? fault : "starts from a directory that is gone", err);
-        *bytes += kept;
-        *formats |= 1u << psti_format_of_name(path, len);
-    }
-    return 0;
+                     (long long)l->next, psti_escape(shown, sizeof shown, path, strlen(path)),
+                     fault);
 }
 
 /* "jpeg", …; "mixed" when there are several; "any" when a name does not tell. */
@@ -145,24 +156,50 @@ static const char *format_name(unsigned formats)
     return "mixed";
 }
 
+static int add_entry(listing *l, const char *path, int64_t label, pst_error *err)
+{
+    psti_listed *listed = l->data->listed;
+    size_t len;
+    const char *fault = keep(l, path, &len);
+    if (fault)
+        return bad_path(l, path, fault, err);
+    if (psti_paths_add(&listed->paths, l->last, l->kept, len) ||
+        (has_labels(l->spec) && psti_listed_add_label(listed, l->next, label)))
+        return no_memory(l, err);
+    l->formats |= 1u << psti_format_of_name(l->kept, len);
+    l->next++;
+    return 0;
+}
+
+static int add_entries(listing *l, pst_error *err)
+{
+    const char *path;
+    int64_t label;
+    int rc;
+    while ((rc = give(l, &path, &label)) > 0)
+        if ((rc = add_entry(l, path, label, err)) < 0)
+            return rc;
+    if (rc < 0)
+        return psti_fail(err, rc, "list", l->spec->root, "the list of files was broken off");
+    return l->next ? 0 : refuse(err, l->spec->root, "the list of files is empty");
+}
+
 static int add_files(listing *l, pst_error *err)
 {
     psti_dataset *data = l->data;
-    size_t bytes;
-    unsigned formats;
-    const int rc = measure(l, &bytes, &formats, err);
-    if (rc)
-        return rc;
-    const pst_field_info info = psti_member_info("image", 5, PST_IMAGE, format_name(formats));
-    psti_dataset_add_field(data, &info, true, 0);
-    if (psti_dataset_make_room(data, l->spec->count, 1) ||
-        psti_strings_reserve(&data->names, bytes))
+    data->listed = psti_calloc(PSTI_MEM_SOURCE, 1, sizeof *data->listed);
+    l->last = psti_calloc(PSTI_MEM_SOURCE, 1, sizeof *l->last);
+    if (!data->listed || !l->last)
         return no_memory(l, err);
-    for (int64_t id = 0; id < data->count; id++) {
-        data->keys[id] = keep(l, l->spec->paths[id]);
-        *psti_member_at(data, id, 0) =
-            (psti_member){.length = PSTI_UNSEEN, .place = data->keys[id]};
-    }
+    const int rc = add_entries(l, err);
+    if (rc < 0)
+        return rc;
+    data->count = l->next;
+    data->members = 1;
+    if (psti_listed_make_room(data->listed))
+        return no_memory(l, err);
+    const pst_field_info info = psti_member_info("image", 5, PST_IMAGE, format_name(l->formats));
+    psti_dataset_add_field(data, &info, true, 0);
     return 0;
 }
 
@@ -171,17 +208,12 @@ static int add_files(listing *l, pst_error *err)
 static int add_labels(listing *l)
 {
     psti_dataset *data = l->data;
-    if (!l->spec->labels)
+    if (!has_labels(l->spec))
         return 0;
-    int64_t *labels = psti_calloc(PSTI_MEM_SOURCE, (size_t)data->count, sizeof *labels);
-    if (!labels)
-        return -ENOMEM;
-    memcpy(labels, l->spec->labels, (size_t)data->count * sizeof *labels);
-    data->column[data->columns] = psti_column_of_i64(labels, NULL);
     const pst_field_info info = {
         .name = "label", .kind = PST_LABEL, .dtype = PST_I64, .format = "list"};
-    data->label = psti_dataset_add_field(data, &info, false, data->columns++);
-    return 0;
+    data->label = psti_dataset_add_field(data, &info, false, 0);
+    return psti_listed_settle_labels(data->listed, data->count);
 }
 
 static int add_classes(listing *l)
@@ -218,13 +250,12 @@ static int make_dataset(listing *l, pst_error *err)
 
 int psti_dataset_files(const pst_files *spec, psti_dataset **out, pst_error *err)
 {
-    listing l = {.spec = spec};
     int rc = check_spec(spec, err);
-    if (!rc)
-        rc = make_dataset(&l, err);
-    l.root_len = !rc && spec->root ? strlen(spec->root) : 0;
-    while (l.root_len > 0 && spec->root[l.root_len - 1] == '/')
-        l.root_len--;
+    if (rc < 0)
+        return rc;
+    listing l;
+    begin(&l, spec);
+    rc = make_dataset(&l, err);
     if (!rc)
         rc = add_files(&l, err);
     if (!rc && (add_labels(&l) || add_classes(&l)))
@@ -235,6 +266,44 @@ int psti_dataset_files(const pst_files *spec, psti_dataset **out, pst_error *err
         l.data = NULL;
     }
     psti_dataset_unref(l.data);
+    psti_free(l.last);
     free(l.here); /* lint: library memory */
     return rc;
+}
+
+/* Whether the entry is the one that the cursor comes to. */
+static bool same_entry(listing *l, psti_path_cursor *cursor, const char *path, int64_t label)
+{
+    const psti_dataset *data = l->data;
+    size_t len;
+    if (l->next >= data->count || keep(l, path, &len))
+        return false;
+    psti_path_next(cursor);
+    return len == cursor->len && memcmp(l->kept, cursor->text, len) == 0 &&
+           (data->label < 0 || *psti_listed_label(data->listed, l->next) == label);
+}
+
+int psti_dataset_files_same(const psti_dataset *data, const pst_files *spec, pst_error *err)
+{
+    int rc = check_spec(spec, err);
+    if (rc < 0)
+        return rc;
+    if (!data->listed || has_labels(spec) != (data->label >= 0))
+        return 0;
+    listing l;
+    psti_path_cursor cursor;
+    const char *path;
+    int64_t label;
+    bool same = true;
+    begin(&l, spec);
+    l.data = (psti_dataset *)data; /* only read */
+    psti_path_seek(&cursor, &data->listed->paths, 0);
+    while (same && (rc = give(&l, &path, &label)) > 0) {
+        same = same_entry(&l, &cursor, path, label);
+        l.next++;
+    }
+    free(l.here); /* lint: library memory */
+    if (rc < 0)
+        return psti_fail(err, rc, "list", spec->root, "the list of files was broken off");
+    return same && l.next == data->count;
 }

@@ -13,6 +13,7 @@
 #include "core/memory.h"
 #include "core/status.h"
 #include "source/custom.h"
+#include "source/listed.h"
 #include "source/reader_priv.h"
 #include "source/source_priv.h"
 
@@ -38,9 +39,11 @@ static bool valid_id(const psti_dataset *data, int64_t id)
 static uint64_t sample_bytes_locked(const psti_dataset *data, int64_t id)
 {
     uint64_t total = 0;
+    if (data->listed)
+        return psti_listed_length_locked(data, id);
     for (int slot = 0; slot < data->members; slot++) {
         const psti_member *m = psti_member_at(data, id, slot);
-        total += m->length == PSTI_ABSENT || m->length == PSTI_UNSEEN ? 0 : m->length;
+        total += m->length == PSTI_ABSENT ? 0 : m->length;
     }
     return total;
 }
@@ -62,6 +65,8 @@ static psti_id128 identity_locked(const psti_dataset *data, int64_t id)
 {
     if (data->custom)
         return psti_custom_identity(data, id);
+    if (data->listed)
+        return psti_listed_identity_locked(data, id);
     psti_hash h;
     psti_hash_init(&h);
     const char *kind = psti_kind_name(data->kind), *key = psti_text_at(data, data->keys[id]);
@@ -108,12 +113,13 @@ static void hash_schema(psti_hash *h, const psti_dataset *data)
 }
 
 /* What stands for a sample in the revision: of a list of files the path alone, since its files are
- * not looked at. */
-static void hash_sample(psti_hash *h, const psti_dataset *data, int64_t id)
+ * not looked at. cursor: before that path. */
+static void hash_sample(psti_hash *h, const psti_dataset *data, int64_t id,
+                        psti_path_cursor *cursor)
 {
-    if (data->kind == PSTI_KIND_FILES) {
-        const char *key = psti_text_at(data, data->keys[id]);
-        psti_hash_text(h, key, strlen(key));
+    if (data->listed) {
+        psti_path_next(cursor);
+        psti_hash_text(h, cursor->text, cursor->len);
         return;
     }
     const psti_id128 identity = identity_locked(data, id);
@@ -127,10 +133,13 @@ static psti_id128 revision_locked(const psti_dataset *data)
     psti_hash_init(&h);
     psti_hash_u64(&h, (uint64_t)data->count);
     hash_schema(&h, data);
+    psti_path_cursor cursor;
+    if (data->listed)
+        psti_path_seek(&cursor, &data->listed->paths, 0);
     for (int64_t id = 0; id < data->count; id++) {
         const void *label;
         size_t bytes;
-        hash_sample(&h, data, id);
+        hash_sample(&h, data, id, &cursor);
         if (data->label >= 0 && psti_dataset_value(data, id, data->label, &label, &bytes) == 0)
             psti_hash_u64(&h, *(const uint64_t *)label);
     }
@@ -174,11 +183,13 @@ int psti_dataset_extent(const psti_dataset *data, int64_t id, int field, psti_ex
         return -EINVAL;
     if (data->custom)
         return -ENOTSUP; /* it has no place: psti_fetch_submit */
-    const psti_member *m = psti_member_at(data, id, data->slot[field]);
     int rc = 0;
     lock_data(data);
-    if (m->length == PSTI_ABSENT || m->length == PSTI_UNSEEN) {
-        rc = m->length == PSTI_ABSENT ? -ENOENT : -EAGAIN;
+    const psti_member *m = data->listed ? NULL : psti_member_at(data, id, data->slot[field]);
+    if (!m) {
+        rc = psti_listed_extent_locked(data, id, out);
+    } else if (m->length == PSTI_ABSENT) {
+        rc = -ENOENT;
     } else if (data->shard) {
         psti_shard *shard = &data->shard[m->place];
         *out = (psti_extent){.root = data->root,
@@ -191,7 +202,6 @@ int psti_dataset_extent(const psti_dataset *data, int64_t id, int field, psti_ex
                              .inode = shard->stamp.inode};
     } else {
         *out = (psti_extent){.root = data->root,
-                             .anywhere = data->kind == PSTI_KIND_FILES,
                              .path = psti_text_at(data, m->place),
                              .shard_fd = -1,
                              .length = m->length,
@@ -205,13 +215,6 @@ int psti_dataset_extent(const psti_dataset *data, int64_t id, int field, psti_ex
 
 /* ---- files that changed ---------------------------------------------------------------------- */
 
-static int stamp_member(const psti_dataset *data, const psti_member *m, psti_stamp *out)
-{
-    const char *path = psti_text_at(data, m->place);
-    return data->kind == PSTI_KIND_FILES ? psti_stamp_anywhere(data->root, path, out)
-                                         : psti_stamp_beneath(data->root, path, out);
-}
-
 static bool take_stamp(const psti_dataset *data, psti_member *m, const psti_stamp *now)
 {
     lock_data(data);
@@ -224,36 +227,56 @@ static bool take_stamp(const psti_dataset *data, psti_member *m, const psti_stam
     return !same;
 }
 
+static int take_listed(psti_dataset *data, int64_t id)
+{
+    psti_stamp now;
+    int rc = psti_listed_stamp(data, id, &now);
+    if (rc < 0)
+        return rc;
+    if (!S_ISREG(now.mode))
+        return S_ISDIR(now.mode) ? -EISDIR : -EINVAL;
+    lock_data(data);
+    rc = psti_listed_take_locked(data, id, &now);
+    unlock_data(data);
+    return rc;
+}
+
 int psti_dataset_restamp(psti_dataset *data, int64_t id, int slot)
 {
+    if (data->listed)
+        return take_listed(data, id);
     psti_member *m = psti_member_at(data, id, slot);
     psti_stamp now;
-    const int rc = stamp_member(data, m, &now);
+    const int rc = psti_stamp_beneath(data->root, psti_text_at(data, m->place), &now);
     if (rc)
         return rc;
     return S_ISREG(now.mode) ? take_stamp(data, m, &now) : PST_ECHANGED;
 }
 
-static int look_at(psti_dataset *data, psti_member *m)
-{
-    lock_data(data);
-    const bool unseen = m->length == PSTI_UNSEEN;
-    unlock_data(data);
-    psti_stamp now;
-    const int rc = unseen ? stamp_member(data, m, &now) : 0;
-    if (!unseen || rc)
-        return rc;
-    if (!S_ISREG(now.mode))
-        return S_ISDIR(now.mode) ? -EISDIR : -EINVAL;
-    take_stamp(data, m, &now);
-    return 0;
-}
-
 int psti_dataset_look(psti_dataset *data, int64_t id)
 {
-    int rc = valid_id(data, id) ? 0 : -EINVAL;
-    for (int slot = 0; slot < data->members && !rc; slot++)
-        rc = look_at(data, psti_member_at(data, id, slot));
+    if (!valid_id(data, id))
+        return -EINVAL;
+    if (!data->listed)
+        return 0;
+    lock_data(data);
+    const bool seen = psti_listed_seen_locked(data, id);
+    unlock_data(data);
+    const int rc = seen ? 0 : take_listed(data, id);
+    return rc < 0 ? rc : 0;
+}
+
+int psti_dataset_keep_versions(psti_dataset *data)
+{
+    psti_listed *listed = data->listed;
+    if (!listed)
+        return 0;
+    lock_data(data);
+    if (!listed->version)
+        listed->version =
+            psti_calloc(PSTI_MEM_SOURCE, (size_t)data->count, sizeof *listed->version);
+    const int rc = listed->version ? 0 : -ENOMEM;
+    unlock_data(data);
     return rc;
 }
 
@@ -280,13 +303,15 @@ int psti_dataset_renew(psti_dataset *data, int64_t id, int field, pst_error *err
 {
     if (!valid_id(data, id) || field < 0 || field >= data->fields || !data->field[field].member)
         return psti_fail(err, -EINVAL, "read", data->path, "no such sample or field");
-    const char *key = psti_dataset_key(data, id);
+    char room[PSTI_KEY_ROOM];
+    size_t len;
+    const char *key = psti_dataset_key_in(data, id, room, &len);
     if (data->shard)
         return psti_fail(err, PST_ECHANGED, "read", key,
                          "the tar shard changed since it was listed; open the dataset again");
-    const psti_member *m = psti_member_at(data, id, data->slot[field]);
     lock_data(data);
-    const bool absent = m->length == PSTI_ABSENT;
+    const bool absent =
+        !data->listed && psti_member_at(data, id, data->slot[field])->length == PSTI_ABSENT;
     unlock_data(data);
     if (absent)
         return psti_fail(err, -ENOENT, "read", key, "the sample has no such field");

@@ -11,7 +11,7 @@
 #include "core/log.h"
 #include "core/memory.h"
 #include "core/status.h"
-#include "source/names.h"
+#include "source/listed.h"
 #include "source/reader_priv.h"
 
 struct psti_reader {
@@ -30,8 +30,10 @@ int psti_extent_check(const psti_extent *at, int fd)
     const int rc = psti_stamp_fd(fd, &now);
     if (rc)
         return rc;
-    const bool same = S_ISREG(now.mode) && now.size == at->file_size &&
-                      now.mtime_ns == at->mtime_ns && now.inode == at->inode;
+    if (!S_ISREG(now.mode) || now.size != at->file_size)
+        return PST_ECHANGED;
+    const bool same = at->list ? !at->version || at->version == psti_stamp_version(&now)
+                               : now.mtime_ns == at->mtime_ns && now.inode == at->inode;
     return same ? 0 : PST_ECHANGED;
 }
 
@@ -42,8 +44,11 @@ int psti_extent_open_error(int rc)
 
 int psti_extent_open_path(const psti_extent *at, bool cached_only)
 {
-    return at->anywhere ? psti_open_anywhere(at->root, at->path, PSTI_OPEN_FLAGS, cached_only)
-                        : psti_open_beneath(at->root, at->path, PSTI_OPEN_FLAGS, cached_only);
+    if (!at->list)
+        return psti_open_beneath(at->root, at->path, PSTI_OPEN_FLAGS, cached_only);
+    char path[PSTI_PATH_ROOM];
+    psti_paths_get(at->list, at->number, path);
+    return psti_open_anywhere(at->root, path, PSTI_OPEN_FLAGS, cached_only);
 }
 
 int psti_extent_open(const psti_extent *at, bool cached_only, int *fd)

@@ -16,7 +16,7 @@
 
 #include "core/memory.h"
 #include "source/crew.h"
-#include "source/names.h"
+#include "source/paths.h"
 #include "source/reader_priv.h"
 
 /* A read that is under way in the ring: opening first, if it has no fd, then reading until all is
@@ -26,6 +26,7 @@ typedef struct slot {
     int fd; /* -1 while it is being opened */
     uint64_t got;
     struct open_how how;
+    char *path; /* room for one of a list of files; the kernel reads it when the entry is sent */
     struct slot *next_free;
 } slot;
 
@@ -43,8 +44,9 @@ typedef struct ring {
     struct io_uring uring;
     psti_read_list backlog; /* taken from the queue, not begun */
     slot *slots, *free_slots;
-    int busy;   /* slots in the ring */
-    bool armed; /* a read of the eventfd is in the ring */
+    char *paths; /* of the slots */
+    int busy;    /* slots in the ring */
+    bool armed;  /* a read of the eventfd is in the ring */
     uint64_t wakeups;
 
     int wake; /* eventfd */
@@ -85,7 +87,7 @@ static slot *take_slot(ring *r, psti_read *read, int fd, uint64_t got)
     slot *s = r->free_slots;
     r->free_slots = s->next_free;
     r->busy++;
-    *s = (slot){.read = read, .fd = fd, .got = got};
+    *s = (slot){.read = read, .fd = fd, .got = got, .path = s->path};
     return s;
 }
 
@@ -105,10 +107,11 @@ static void queue_open(ring *r, slot *s)
 {
     const psti_extent *at = &s->read->at;
     struct io_uring_sqe *sqe = io_uring_get_sqe(&r->uring);
-    s->how =
-        (struct open_how){.flags = PSTI_OPEN_FLAGS | O_CLOEXEC,
-                          .resolve = at->anywhere ? 0 : RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS};
-    io_uring_prep_openat2(sqe, at->root, at->path, &s->how);
+    s->how = (struct open_how){.flags = PSTI_OPEN_FLAGS | O_CLOEXEC,
+                               .resolve = at->list ? 0 : RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS};
+    if (at->list)
+        psti_paths_get(at->list, at->number, s->path);
+    io_uring_prep_openat2(sqe, at->root, at->list ? s->path : at->path, &s->how);
     io_uring_sqe_set_data(sqe, s);
 }
 
@@ -142,7 +145,7 @@ static void begin(ring *r, psti_read *read)
     int rc = shortcut || read->at.shard_fd >= 0 ? psti_extent_open(&read->at, true, &fd) : -EAGAIN;
     if (rc == -EAGAIN && psti_have_openat2()) {
         /* The path is checked before it is handed to the kernel, as psti_open_beneath does. */
-        if (!read->at.anywhere && psti_key_fault(read->at.path, strlen(read->at.path)))
+        if (!read->at.list && psti_key_fault(read->at.path, strlen(read->at.path)))
             read->done(read, -EINVAL);
         else
             queue_open(r, take_slot(r, read, -1, 0));
@@ -318,6 +321,7 @@ static void ring_free(ring *r)
 {
     if (r->wake >= 0)
         close(r->wake);
+    psti_free(r->paths);
     psti_free(r->slots);
     psti_free(r);
 }
@@ -330,9 +334,11 @@ static void *ring_open(int depth, int *rc)
         return NULL;
     r->wake = eventfd(0, EFD_CLOEXEC);
     r->slots = psti_calloc(PSTI_MEM_SOURCE, (size_t)depth, sizeof *r->slots);
-    if (r->slots)
+    r->paths = psti_calloc(PSTI_MEM_SOURCE, (size_t)depth, PSTI_PATH_ROOM);
+    if (r->slots && r->paths)
         *rc = r->wake < 0 ? -errno : 0;
-    for (int i = 0; r->slots && i < depth; i++) {
+    for (int i = 0; r->slots && r->paths && i < depth; i++) {
+        r->slots[i].path = r->paths + (size_t)i * PSTI_PATH_ROOM;
         r->slots[i].next_free = r->free_slots;
         r->free_slots = &r->slots[i];
     }

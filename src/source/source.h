@@ -28,12 +28,21 @@ int psti_dataset_open(const char *path, const pst_dataset_options *opts, psti_da
                       pst_error *err);
 /* Everything is copied. No file is looked at. */
 int psti_dataset_files(const pst_files *spec, psti_dataset **out, pst_error *err);
+/* 1: the dataset was made from a list with the same entries; 0: not. Negative: what next answered.
+ */
+int psti_dataset_files_same(const psti_dataset *data, const pst_files *spec, pst_error *err);
 psti_dataset *psti_dataset_ref(psti_dataset *data);
 void psti_dataset_unref(psti_dataset *data);
 
 int64_t psti_dataset_count(const psti_dataset *data);
 const char *psti_dataset_kind(const psti_dataset *data);
+/* Owned by the dataset; NULL for an id that there is not, or (list of files) when memory is short.
+ */
 const char *psti_dataset_key(const psti_dataset *data, int64_t id);
+/* The same without keeping anything: points into the dataset or to room, which has
+ * psti_dataset_key_max + 1 bytes; *len without the terminator. The id is one that there is. */
+const char *psti_dataset_key_in(const psti_dataset *data, int64_t id, char *room, size_t *len);
+enum { PSTI_KEY_ROOM = 4097 };                         /* enough for every key */
 size_t psti_dataset_key_max(const psti_dataset *data); /* longest key, in bytes */
 psti_id128 psti_dataset_identity(const psti_dataset *data, int64_t id);
 psti_id128 psti_dataset_revision(psti_dataset *data); /* computed once, then kept */
@@ -41,7 +50,7 @@ int psti_dataset_fields(const psti_dataset *data, const psti_source_field **out)
 int64_t psti_dataset_classes(const psti_dataset *data);
 const char *psti_dataset_class(const psti_dataset *data, int64_t label);
 /* Labels of all samples, by id; NULL where some have none or they come with the samples. */
-const int64_t *psti_dataset_labels(const psti_dataset *data);
+const int64_t *psti_dataset_labels(psti_dataset *data);
 int psti_dataset_splits(const psti_dataset *data);
 const char *psti_dataset_split_name(const psti_dataset *data, int index);
 int psti_dataset_split(const psti_dataset *data, const char *name, const int64_t **ids,
@@ -58,16 +67,24 @@ uint64_t psti_dataset_sample_bytes(const psti_dataset *data, int64_t id);
 /* Where a member lies, and what the file must look like when it is opened. */
 typedef struct psti_extent {
     int root;         /* directory fd that path is opened beneath; owned by the dataset */
-    bool anywhere;    /* a path that the caller listed: links are followed wherever they lead */
-    const char *path; /* relative; owned by the dataset; a shard for tar */
-    int shard_fd;     /* >= 0: an open shard, owned by the dataset, path is for messages */
+    const char *path; /* relative; owned by the dataset; a shard for tar; NULL with list */
+    /* A path of the caller's own list, and its number: links are followed wherever they lead. */
+    const struct psti_paths *list;
+    int64_t number;
+    int shard_fd; /* >= 0: an open shard, owned by the dataset, path is for messages */
     uint64_t offset, length;
     uint64_t file_size;
     int64_t mtime_ns;
     uint64_t inode;
+    uint64_t version; /* with list, in place of time and inode; 0: only the size must fit */
 } psti_extent;
 /* -ENOENT if the sample lacks the field; -EAGAIN if its file was not looked at yet. */
 int psti_dataset_extent(const psti_dataset *data, int64_t id, int field, psti_extent *out);
+
+/* Keeps from now on what the identities of a list of files need, 8 bytes a sample: files that were
+ * looked at before are looked at again. Nothing to do for other datasets. Idempotent. 0 or -ENOMEM.
+ */
+int psti_dataset_keep_versions(psti_dataset *data);
 
 /* Looks at the files of a sample that nobody looked at before; may wait for a disk. Until then
  * extents answer -EAGAIN, bytes are 0 and the identity is not the final one. 0, or why a file
@@ -120,6 +137,7 @@ typedef struct psti_fetch {
     void (*done)(struct psti_fetch *fetch, int status);
     void *user;
     pst_sink sink;
+    uint64_t took_ns;        /* in the caller's function; set before done */
     psti_dataset *data;      /* the queue's own */
     struct psti_fetch *next; /* the queue's own */
 } psti_fetch;

@@ -24,11 +24,10 @@ typedef enum psti_source_kind {
 } psti_source_kind;
 
 #define PSTI_ABSENT UINT64_MAX
-#define PSTI_UNSEEN (UINT64_MAX - 1)
 
 /* A member of a sample: a file, or a stretch of a shard. */
 typedef struct psti_member {
-    uint64_t length; /* PSTI_ABSENT: the sample lacks it; PSTI_UNSEEN: not looked at yet */
+    uint64_t length; /* PSTI_ABSENT: the sample lacks it */
     uint64_t place;  /* file: where its path stands in names; tar: number of the shard */
     union {
         int64_t mtime_ns; /* file */
@@ -98,6 +97,7 @@ struct psti_dataset {
     bool revision_known;
     psti_verify verify;
 
+    struct psti_listed *listed; /* in place of keys and members, see listed.h; or NULL */
     struct psti_custom *custom; /* samples come from the caller's function, see custom.h; or NULL */
 
     atomic_bool said_changed; /* the one message was given; stands alone */

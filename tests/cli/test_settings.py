@@ -75,6 +75,26 @@ def test_this_machine(penstock):
     assert "workers" in penstock("settings").out and found["features"]["jpeg"] in penstock("settings").out
 
 
+def test_a_cache_without_memory_brings_its_own(penstock, tmp_path):
+    large = {"PENSTOCK_QUOTA_ROOT": str(make_root(tmp_path / "large", 16, 128 * GIB))}
+    small = {"PENSTOCK_QUOTA_ROOT": str(make_root(tmp_path / "small", 2, 4 * GIB))}
+
+    def memory(env, *args):
+        found = json.loads(penstock("settings", "--json", *args, env=env).out)
+        return found["memory_bytes"], found["cache_bytes"]
+
+    beside = 2 * GIB + GIB // 2  # of 8 GiB: samples on their way, and a sixteenth for rings
+    assert memory(large, "--cache", "16G") == (16 * GIB + beside, 16 * GIB)
+    assert memory(large, "--cache", "1G") == (8 * GIB, GIB)
+    assert memory(large, "--cache", "6G") == (6 * GIB + beside, 6 * GIB)
+    assert memory(large, "--cache", "16G", "--memory", "17G") == (17 * GIB, 16 * GIB)
+    assert memory(small, "--cache", "3G") == (3 * GIB + 576 * MIB, 3 * GIB)
+    refused = penstock("settings", "--cache", "4G", env=small, check=False)
+    assert refused.code != 0 and "4096.0 MiB, and 576.0 MiB beside it" in refused.err and "than the 4096.0 MiB" in refused.err
+    refused = penstock("settings", "--cache", "16G", "--memory", "8G", env=large, check=False)
+    assert refused.code != 0 and "leaves less than 16 MiB" in refused.err
+
+
 def test_what_is_given_counts(penstock, tmp_path):
     env = {"PENSTOCK_QUOTA_ROOT": str(make_root(tmp_path, 16, 128 * GIB))}
     given = json.loads(penstock("settings", "--workers", 3, "--memory", "32GiB", "--io", "threads", "--io-depth", 7,

@@ -5,6 +5,7 @@ import os
 import pickle
 import subprocess
 import sys
+import threading
 
 import numpy
 import pytest
@@ -166,6 +167,30 @@ def test_stats_say_in_one_sentence_what_bounds_the_run(photos):
     assert stats["bound"].endswith(".") and 0 <= stats["wait_share"] <= 1 and stats["elapsed_s"] > 0
     text = loader.explain()
     assert "60 samples, folder" in text and "random_resized_crop" in text and stats["bound"].split(":")[0][:20] in text
+
+
+class FarAway:
+    """Pictures that take their time to come."""
+
+    def __init__(self, photos):
+        self.bytes = next(path for path in sorted(photos.rglob("*")) if path.suffix in (".jpg", ".png")).read_bytes()
+
+    def __len__(self):
+        return 120
+
+    def read(self, i):
+        threading.Event().wait(0.01)
+        return self.bytes, i
+
+
+def test_reading_that_bounds_the_run_is_named_and_is_no_work_of_the_workers(photos):
+    loader = penstock.Loader(FarAway(photos), CROP, 8, workers=2)
+    for _ in loader:
+        pass
+    stats = loader.stats()
+    assert 0 <= stats["worker_share"] <= 1 and stats["read_away_s"] >= 120 * 0.01
+    assert "reading bounds the run" in stats["bound"] and "at once" in stats["bound"], stats["bound"]
+    assert stats["stages"][0][0] == "read" and stats["stages"][0][2] == pytest.approx(stats["read_away_s"])
 
 
 @pytest.mark.parametrize(

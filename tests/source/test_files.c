@@ -169,6 +169,173 @@ static void a_file_that_changed_is_noticed(void)
     psti_dataset_unref(data);
 }
 
+/* What identities are asked of is compared by time as well: here only the time differs. */
+static void a_version_is_kept_where_identities_count(void)
+{
+    scratch_clear();
+    put_text(at("a.jpg"), "A");
+    char a[300];
+    snprintf(a, sizeof a, "%s", at("a.jpg"));
+    const char *paths[] = {a};
+    const pst_files spec = spec_of(paths, 1);
+    psti_dataset *data = make(&spec);
+    const struct timespec old[2] = {{1000, 0}, {1000, 0}}, later[2] = {{2000, 0}, {2000, 0}};
+    psti_extent extent;
+    uint8_t buf[32];
+    CHECK(data && utimensat(AT_FDCWD, a, old, 0) == 0 && reads(data, 0, "A"));
+    CHECK(psti_dataset_extent(data, 0, 0, &extent) == 0 && utimensat(AT_FDCWD, a, later, 0) == 0);
+    CHECK(psti_read_now(&extent, buf) == 0);
+    CHECK(psti_dataset_keep_versions(data) == 0 && psti_dataset_keep_versions(data) == 0);
+    CHECK(psti_dataset_extent(data, 0, 0, &extent) == -EAGAIN);
+    CHECK(reads(data, 0, "A") && psti_dataset_extent(data, 0, 0, &extent) == 0);
+    const psti_id128 then = psti_dataset_identity(data, 0);
+    CHECK(psti_read_now(&extent, buf) == 0 && utimensat(AT_FDCWD, a, old, 0) == 0);
+    CHECK(psti_read_now(&extent, buf) == PST_ECHANGED);
+    CHECK(psti_dataset_renew(data, 0, 0, &last_error) == 0 && reads(data, 0, "A"));
+    CHECK(psti_dataset_identity(data, 0).lo != then.lo);
+    psti_dataset_unref(data);
+}
+
+/* ---- lists in a short form ------------------------------------------------------------------- */
+
+enum { MANY = 1000 };
+
+typedef struct made_list {
+    char path[MANY][400];
+    int64_t label[MANY];
+    int at, broken; /* broken: the number of an entry that next refuses to give; -1 = none */
+} made_list;
+
+/* Neighbours that share much, little and nothing at either end; some long, some alike. */
+static made_list *make_list(void)
+{
+    made_list *list = calloc(1, sizeof *list); /* lint: library memory */
+    uint32_t draw = 7;
+    for (int i = 0; i < MANY; i++) {
+        draw = draw * 1664525u + 1013904223u;
+        char fill[300];
+        memset(fill, 'a' + (int)(draw >> 28), sizeof fill);
+        fill[draw >> 16 & 255] = 0;
+        if (i % 7 == 3)
+            snprintf(list->path[i], sizeof list->path[i], "/%s/%u.png", fill, draw >> 8);
+        else if (i % 11 == 5 && i)
+            snprintf(list->path[i], sizeof list->path[i], "%s", list->path[i - 1]);
+        else
+            snprintf(list->path[i], sizeof list->path[i], "/r/n%04d/n%04d_%u.jpg", i / 50, i / 50,
+                     draw >> 20);
+        list->label[i] = i / 50 - 3;
+    }
+    list->broken = -1;
+    return list;
+}
+
+static int next_of_list(void *user, const char **path, int64_t *label)
+{
+    made_list *list = user;
+    if (list->at == list->broken)
+        return -ECANCELED;
+    if (list->at == MANY)
+        return 0;
+    *label = list->label[list->at];
+    *path = list->path[list->at++];
+    return 1;
+}
+
+static pst_files spec_of_list(made_list *list)
+{
+    pst_files spec;
+    memset(&spec, 0, sizeof spec);
+    spec.size = sizeof spec;
+    spec.next = next_of_list;
+    spec.next_labels = 1;
+    spec.user = list;
+    list->at = 0;
+    return spec;
+}
+
+static void every_entry_is_found_again(void)
+{
+    made_list *list = make_list();
+    pst_files spec = spec_of_list(list);
+    psti_dataset *data = make(&spec);
+    CHECKF(data && psti_dataset_count(data) == MANY, "%s", last_error.message);
+    size_t longest = 0;
+    for (int i = 0; i < MANY; i++) {
+        const int id = (int)((unsigned)i * 617u % MANY);
+        char room[PSTI_KEY_ROOM];
+        size_t len;
+        const char *key = psti_dataset_key_in(data, id, room, &len);
+        CHECK(strcmp(key, list->path[id]) == 0 && len == strlen(list->path[id]));
+        CHECK(key_is(data, id, list->path[id]) && int_of(data, id, "label") == list->label[id]);
+        longest = len > longest ? len : longest;
+    }
+    CHECK(psti_dataset_key_max(data) == longest);
+    const char *kept = psti_dataset_key(data, 5);
+    CHECK(kept == psti_dataset_key(data, 5));
+    CHECK(memcmp(psti_dataset_labels(data), list->label, sizeof list->label) == 0);
+    CHECK(int_of(data, 77, "label") == list->label[77]);
+    psti_dataset_unref(data);
+    list->broken = 500;
+    spec = spec_of_list(list);
+    CHECK(!make(&spec) && last_error.code == -ECANCELED);
+    free(list); /* lint: library memory */
+}
+
+static void a_list_is_known_again(void)
+{
+    made_list *list = make_list();
+    pst_files spec = spec_of_list(list);
+    psti_dataset *data = make(&spec);
+    spec = spec_of_list(list);
+    CHECK(psti_dataset_files_same(data, &spec, &last_error) == 1);
+    list->label[MANY - 1]++;
+    spec = spec_of_list(list);
+    CHECK(psti_dataset_files_same(data, &spec, &last_error) == 0);
+    list->label[MANY - 1]--;
+    list->path[400][3] ^= 1;
+    spec = spec_of_list(list);
+    CHECK(psti_dataset_files_same(data, &spec, &last_error) == 0);
+    list->path[400][3] ^= 1;
+    list->broken = 900;
+    spec = spec_of_list(list);
+    CHECK(psti_dataset_files_same(data, &spec, &last_error) == -ECANCELED);
+    const char *paths[MANY + 1];
+    for (int i = 0; i < MANY; i++)
+        paths[i] = list->path[i];
+    paths[MANY] = "/r/one more.jpg";
+    spec = spec_of(paths, MANY);
+    CHECK(psti_dataset_files_same(data, &spec, &last_error) == 0);
+    spec.labels = list->label;
+    CHECK(psti_dataset_files_same(data, &spec, &last_error) == 1);
+    spec.count--;
+    CHECK(psti_dataset_files_same(data, &spec, &last_error) == 0);
+    psti_dataset_unref(data);
+    free(list); /* lint: library memory */
+}
+
+/* As ImageNet's training set lies: what a million of them takes is what users pay for. */
+static void a_folder_of_pictures_takes_few_bytes(void)
+{
+    enum { CLASSES = 100, EACH = 1000 };
+    char(*path)[40] = calloc(CLASSES * EACH, sizeof *path);           /* lint: library memory */
+    const char **paths = calloc(CLASSES * EACH, sizeof *paths);       /* lint: library memory */
+    int64_t *labels = calloc((size_t)CLASSES * EACH, sizeof *labels); /* lint: library memory */
+    for (int i = 0; i < CLASSES * EACH; i++) {
+        labels[i] = i / EACH;
+        snprintf(path[i], sizeof *path, "/n%08d/n%08d_%d.JPEG", i / EACH, i / EACH, 7 * (i % EACH));
+        paths[i] = path[i];
+    }
+    pst_files spec = spec_of(paths, (int64_t)CLASSES * EACH);
+    spec.labels = labels;
+    psti_dataset *data = make(&spec);
+    const double each = (double)psti_dataset_bytes(data) / (CLASSES * EACH);
+    CHECKF(each < 14, "%.1f bytes an entry", each);
+    psti_dataset_unref(data);
+    free(path);   /* lint: library memory */
+    free(paths);  /* lint: library memory */
+    free(labels); /* lint: library memory */
+}
+
 static void refused(const char *path, const char *word)
 {
     const char *paths[] = {path};
@@ -210,6 +377,10 @@ int main(void)
     RUN(relative_paths_start_here);
     RUN(revision_is_that_of_the_list);
     RUN(a_file_that_changed_is_noticed);
+    RUN(a_version_is_kept_where_identities_count);
+    RUN(every_entry_is_found_again);
+    RUN(a_list_is_known_again);
+    RUN(a_folder_of_pictures_takes_few_bytes);
     RUN(bad_lists_are_refused);
     remove_tree(scratch);
     return check_report();

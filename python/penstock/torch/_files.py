@@ -23,40 +23,57 @@ def too_many(count: int, of: int) -> bool:
 
 
 class Files:
-    """The native list and the samples' labels.
+    """The native list of the samples. They are kept once, natively, in a short form.
 
-    labels: int64 when every label is a whole number, else None (they are then taken from the samples one by one).
+    has_labels: every label is a whole number, and known natively; else they are taken from the samples one by one.
     foreign: flat indices of files whose names say that only Pillow reads them.
     """
 
     def __init__(self, flat: Flat) -> None:
-        self.snapshots = [list(leaf.samples) for leaf in flat.leaves]
-        self.raw = self._list(_root(flat), _classes(flat))
-        labels = self.raw.labels
-        self.labels: numpy.ndarray | None = None if labels is None else numpy.asarray(labels)
-        self.foreign = self._foreign()
+        self._root = _root(flat)
+        self._lengths = [len(leaf.samples) for leaf in flat.leaves]
+        self._snapshots: list[list[Any]] | None = None  # only of samples with other labels
+        try:
+            self.raw = _penstock.files(_column(flat, 0), _column(flat, 1), _classes(flat), self._root)
+        except (TypeError, OverflowError):  # labels that are no whole numbers
+            self._snapshots = [list(leaf.samples) for leaf in flat.leaves]
+            self.raw = _penstock.files(_column(flat, 0), None, None, self._root)
+        self.has_labels = self._snapshots is None
+        self.foreign = self._foreign(flat)
         self.pid = os.getpid()  # a forked child lists anew
 
-    def _column(self, which: int) -> Iterable[Any]:
-        return map(operator.itemgetter(which), itertools.chain.from_iterable(self.snapshots))
-
-    def _list(self, root: str | None, classes: list[str] | None) -> _penstock.Dataset:
-        try:
-            return _penstock.files(self._column(0), self._column(1), classes, root)
-        except (TypeError, OverflowError):  # labels that are no whole numbers
-            return _penstock.files(self._column(0), None, None, root)
-
-    def _foreign(self) -> list[int]:
+    def _foreign(self, flat: Flat) -> list[int]:
         if self.raw.fields[0][4] != "any":
             return []
-        ends = (os.fspath(path).rpartition(".")[2].lower() for path in self._column(0))
+        ends = (os.fspath(path).rpartition(".")[2].lower() for path in _column(flat, 0))
         return [at for at, end in enumerate(ends) if end not in _NATIVE]
 
+    def labels_of(self, flat: numpy.ndarray) -> numpy.ndarray:
+        """int64, the caller's own; has_labels is true."""
+        ids = numpy.ascontiguousarray(flat, dtype=numpy.int64)
+        labels = self.raw.labels_of(ids)
+        assert labels is not None
+        return numpy.frombuffer(labels, dtype=numpy.int64)
+
+    def label_range(self) -> tuple[int, int] | None:
+        """The least and the largest label."""
+        every = self.labels_of(numpy.arange(len(self.raw))) if self.has_labels else None
+        return None if every is None else (int(every.min()), int(every.max()))
+
     def holds(self, flat: Flat) -> bool:
-        """Whether the samples are still those that were listed. Unchanged entries compare by identity, quickly."""
-        return self.pid == os.getpid() and len(flat.leaves) == len(self.snapshots) and all(
-            leaf.samples == then for leaf, then in zip(flat.leaves, self.snapshots)
-        )
+        """Whether the samples are still those that were listed."""
+        if self.pid != os.getpid() or [len(leaf.samples) for leaf in flat.leaves] != self._lengths:
+            return False
+        if self._snapshots is not None:
+            return all(leaf.samples == then for leaf, then in zip(flat.leaves, self._snapshots))
+        try:
+            return self.raw.files_same(_column(flat, 0), _column(flat, 1), self._root)
+        except Exception:  # entries that are not even such as can be listed
+            return False
+
+
+def _column(flat: Flat, which: int) -> Iterable[Any]:
+    return map(operator.itemgetter(which), itertools.chain.from_iterable(leaf.samples for leaf in flat.leaves))
 
 
 def _root(flat: Flat) -> str | None:

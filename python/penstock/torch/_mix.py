@@ -8,8 +8,6 @@ import math
 import sys
 from typing import Any
 
-import numpy
-
 from .. import _penstock
 from ._ops import Unfit, number
 from ._recognise import why_unknown
@@ -18,15 +16,16 @@ from ._recognise import why_unknown
 _LARGEST_WEIGHT = 1000
 
 
-def lower(mix: Any, labels: numpy.ndarray | None) -> str:
-    """The batch op for what a collate function calls on (pictures, labels). Unfit says why it stays Python."""
+def lower(mix: Any, labels: tuple[int, int] | None) -> str:
+    """The batch op for what a collate function calls on (pictures, labels), where labels are the least and the largest
+    one. Unfit says why it stays Python."""
     if why_unknown(mix, "torchvision") is not None:
         raise Unfit("it is no MixUp, CutMix or RandomChoice of torchvision's")
     ops = _choices(mix) if type(mix).__name__ == "RandomChoice" else [("", mix)]
     classes = {_classes(each) for _, each in ops}
     if len(classes) != 1:
         raise Unfit("its parts have different num_classes")
-    if labels is None or labels.min() < 0 or labels.max() >= classes.pop():
+    if labels is None or labels[0] < 0 or labels[1] >= classes.pop():
         raise Unfit("not all labels are whole numbers below num_classes")
     parts = [f"{weight}{_op(each)}" for weight, each in ops]
     text = parts[0] if len(parts) == 1 and not ops[0][0] else f"choice({', '.join(parts)})"

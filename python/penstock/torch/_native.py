@@ -23,11 +23,13 @@ from ._collate import Collate
 from ._datasets import Flat, pick
 from ._files import Files
 from ._lower import Lowered
-from ._samplers import Order
+from ._samplers import Order, narrow
 from ._seeds import mix, seeded
 
 # Batches of unequal size are cut from native ones of this size, with a copy.
 _CUT = 32
+# Lists and orders of this length leave behind freed memory that is worth giving back to the system.
+_LONG = 1 << 16
 
 
 @dataclasses.dataclass
@@ -76,7 +78,7 @@ class NativeEpoch:
     ) -> None:
         assert order.ids is not None
         self.loader, self.plan, self.order, self.seed = loader, plan, order, seed
-        self.flat = pick(plan.flat.table, len(loader.dataset), order.ids)
+        self.flat = narrow(pick(plan.flat.table, len(loader.dataset), order.ids))
         self.policy = on_error_options(loader.on_error)
         self.step = start
         self.even = order.size is not None
@@ -126,6 +128,8 @@ class NativeEpoch:
             self.job.load_state(ready)
         elif begin:
             self.job.load_state(_position.moved(self.job.state(), begin))
+        if len(ids) >= _LONG:
+            _penstock.trim()
         self._stream = None if self.device is None else _gpu.Pictures(self.job, self.device)
         self._turn = self.job.begin(None)
 
@@ -142,7 +146,7 @@ class NativeEpoch:
             order="strict" if self.in_order else "ready",
             ends="short",
             sampler="given",
-            ids=ids,
+            ids=ids.astype(numpy.int64, copy=False),
             raw_finish=self.device is not None,
             **(self.policy if not self.skips else {**self.policy, "on_error": "raise", "skip": 0}),
         )
@@ -296,8 +300,8 @@ class NativeEpoch:
 
     def _collated_labels(self, flat: numpy.ndarray) -> Any:
         files, leaves = self.plan.files, self.plan.flat.leaves
-        if files.labels is not None and all(leaf.dataset.target_transform is None for leaf in leaves):
-            return torch.from_numpy(files.labels[flat])
+        if files.has_labels and all(leaf.dataset.target_transform is None for leaf in leaves):
+            return torch.from_numpy(files.labels_of(flat))
         return default_collate(tuple(self._labels(flat)))
 
     def _user_rng(self) -> contextlib.AbstractContextManager[None]:

@@ -110,7 +110,7 @@ def _with_mix(plan: NativePlan) -> NativePlan:
     try:
         if any(leaf.dataset.target_transform is not None for leaf in plan.flat.leaves):
             raise Unfit("target_transform comes before it")
-        plan.mix = _mix.lower(plan.collate.call, plan.files.labels)
+        plan.mix = _mix.lower(plan.collate.call, plan.files.label_range())
     except Unfit as why:
         plan.why_no_mix = str(why)
     return plan

@@ -40,6 +40,10 @@ class Order:
     ids: numpy.ndarray | None
     size: int | None  # of every batch but the last; None when they differ
 
+    def __post_init__(self) -> None:
+        if self.ids is not None:
+            self.ids = narrow(self.ids)
+
     def __len__(self) -> int:
         if self.batches is not None:
             return len(self.batches)
@@ -56,6 +60,12 @@ class Order:
         if self.batches is not None:
             return [len(batch) for batch in self.batches]
         return [len(self.batch(step)) for step in range(len(self))]
+
+
+def narrow(indices: numpy.ndarray) -> numpy.ndarray:
+    """As int32 where they fit: an order is kept for as long as its epoch."""
+    fits = indices.size and -(2**31) <= indices.min() and indices.max() < 2**31
+    return indices.astype(numpy.int32, copy=False) if fits else indices
 
 
 def length_of(sampler: Any) -> int | None:

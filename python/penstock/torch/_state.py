@@ -84,7 +84,7 @@ def _given(order: Order) -> dict[str, Any]:
             "the sampler gives indices that are no whole numbers; such an order cannot be saved"
         )
     sizes = torch.tensor(order.sizes(), dtype=torch.int64)
-    return {"ids": torch.from_numpy(numpy.ascontiguousarray(order.ids)), "sizes": sizes}
+    return {"ids": torch.from_numpy(numpy.ascontiguousarray(order.ids, dtype=numpy.int64)), "sizes": sizes}
 
 
 def check(loader: Any, state: Mapping[str, Any]) -> None:
