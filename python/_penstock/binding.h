@@ -25,7 +25,7 @@ typedef struct module_state {
     struct source
         *sources; /* objects that read for datasets, see source.h; each leaves by itself */
     PyTypeObject *engine_type, *dataset_type, *job_type, *batch_type, *view_type;
-    PyTypeObject *prep_type;
+    PyTypeObject *prep_type, *seeder_type;
     PyObject *error, *pipeline_error, *state_error, *data_error, *setting_error;
 } module_state;
 
@@ -120,8 +120,8 @@ PyObject *pyp_batch_take(const module_state *st, pst_batch *batch);
 const char *pyp_kind_name(int kind);
 const char *pyp_layout_name(int layout);
 
-/* engine.c, dataset.c, job.c, prep.c */
-extern PyType_Spec pyp_engine_spec, pyp_dataset_spec, pyp_job_spec, pyp_prep_spec;
+/* engine.c, dataset.c, job.c, prep.c, seed.c */
+extern PyType_Spec pyp_engine_spec, pyp_dataset_spec, pyp_job_spec, pyp_prep_spec, pyp_seeder_spec;
 PyObject *pyp_settings_dict(const pst_settings *settings);
 /* Closes the job if it is open; a call under way in another thread gives up first. Releases the GIL
  * meanwhile. */

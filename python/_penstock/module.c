@@ -148,7 +148,8 @@ static int module_exec(PyObject *module)
         add_type(module, &st->engine_type, &pyp_engine_spec) < 0 ||
         add_type(module, &st->dataset_type, &pyp_dataset_spec) < 0 ||
         add_type(module, &st->job_type, &pyp_job_spec) < 0 ||
-        add_type(module, &st->prep_type, &pyp_prep_spec) < 0)
+        add_type(module, &st->prep_type, &pyp_prep_spec) < 0 ||
+        add_type(module, &st->seeder_type, &pyp_seeder_spec) < 0)
         return -1;
     return add_hooks(module);
 }
@@ -162,6 +163,7 @@ static int module_traverse(PyObject *module, visitproc visit, void *arg)
     Py_VISIT(st->batch_type);
     Py_VISIT(st->view_type);
     Py_VISIT(st->prep_type);
+    Py_VISIT(st->seeder_type);
     Py_VISIT(st->error);
     Py_VISIT(st->pipeline_error);
     Py_VISIT(st->state_error);
@@ -179,6 +181,7 @@ static int module_clear(PyObject *module)
     Py_CLEAR(st->batch_type);
     Py_CLEAR(st->view_type);
     Py_CLEAR(st->prep_type);
+    Py_CLEAR(st->seeder_type);
     Py_CLEAR(st->error);
     Py_CLEAR(st->pipeline_error);
     Py_CLEAR(st->state_error);
