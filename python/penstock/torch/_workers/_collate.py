@@ -39,18 +39,22 @@ def stack_into(region: Region) -> None:
         raw = region.arena.lease(start, size)
         region.collated[start] = size
         out = torch.frombuffer(raw, dtype=first.dtype).view(len(batch), *first.shape)
-        return torch.stack(batch, 0, out=out)
+        try:
+            return torch.stack(batch, 0, out=out)
+        except RuntimeError:
+            del region.collated[start]
+            return original(batch, collate_fn_map=collate_fn_map)  # says what is wrong in torch's words
 
     table[torch.Tensor] = stacked
 
 
 def _stackable(batch: Any) -> bool:
+    """Whether the stack of these is a plain tensor of their dtype; whether they can be stacked at all torch says."""
     first = batch[0]
-    dtype, shape = first.dtype, first.shape
-    if first.numel() == 0:
+    if first.numel() == 0 or first.layout is not torch.strided or first.is_quantized or first.is_complex():
         return False
-    return all(
-        type(x) is torch.Tensor and x.dtype is dtype and x.shape == shape and x.is_cpu and not x.requires_grad
-        and x.layout is torch.strided and not x.is_quantized and not x.is_conj() and not x.is_neg()
-        for x in batch
-    )  # fmt: skip
+    dtype = first.dtype
+    for x in batch:
+        if type(x) is not torch.Tensor or x.dtype is not dtype or x.requires_grad or not x.is_cpu:
+            return False
+    return True

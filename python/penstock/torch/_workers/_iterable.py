@@ -213,17 +213,9 @@ class IterableRunner:
         """The next batch. StopIteration when every worker is at its end."""
         if not self._pinner.active:
             return self._next()
-        pinner = self._pinner
-        if not pinner.ahead:
-            pinner.push(self._next(), self._delivered)
-        data, delivered = pinner.ahead.popleft()
-        while len(pinner.ahead) < pinner.AHEAD and self.num_workers and self._first_ready() is not None:
-            try:
-                pinner.push(self._next(), self._delivered)
-            except Exception as error:
-                pinner.fail(error, self._delivered)
-        self._handed = delivered
-        return data.result()
+        return self._pinner.next(
+            self._next, lambda: self._delivered, lambda: self.num_workers > 0 and self._first_ready() is not None
+        )
 
     def _next(self) -> Any:
         if not self.num_workers:
@@ -301,7 +293,7 @@ class IterableRunner:
 
     def delivered(self) -> int:
         """The number, from 0, of the batch that the last `next` gave."""
-        return self._handed if self._pinner.active else self._delivered
+        return self._pinner.handed if self._pinner.active else self._delivered
 
     def shutdown(self) -> None:
         """Ends the workers. Batches that were handed out stay valid. May be called again."""
@@ -312,7 +304,7 @@ class IterableRunner:
             self._pool.shutdown()
 
     def _clear_stats(self) -> None:
-        self._waited, self._delivered, self._handed = 0.0, -1, -1
+        self._waited, self._delivered, self._pinner.handed = 0.0, -1, -1
         self._busy_before: list[int] = [0] * self.num_workers
         self._busy_after: list[int] | None = None
         self._began = time.perf_counter()

@@ -16,8 +16,8 @@ from ._collate import is_default
 from ._errors import packed, traceback_note
 from ._layout import Layout, Unfit
 from ._process import Setup, Worker
-from ._seed import seed_sample
-from ._spread import Balance
+from ._seed import seed_sample, seeds
+from ._spread import SLOT_NS, Balance
 from ._tasks import (
     AGAIN, BLOCK, CHOOSING, CLOSED, DIRECT, DIRECT_TEXT, EPOCH, ERROR, FAILED, FILLED, FILLED_BITS, HINT_BLOCK,
     HINT_LAYOUT, HINTED, IN_SLOT, IN_SLOT_TEXT, LAYOUT, LEFT, LOOSE, LOOSE_LAYOUT, MODE, NEVER_SPREAD, OBJECT, ODD, OWN,
@@ -25,8 +25,6 @@ from ._tasks import (
     ROWS, SPREAD, STATE, STOP, TOKEN, TOGETHER, UNCHOSEN, UNPLACED, UNREAD, WHOLE, Task,
 )  # fmt: skip
 
-_QUICK_NS = 50_000  # samples quicker than this are taken a few at a time
-_MOST_AT_ONCE = 8
 _SPINS = 64
 _PROBE = 256  # samples between looks at what travelling costs
 _ANY = Layout(int)
@@ -37,25 +35,23 @@ class MapWorker(Worker):
         super().__init__(setup, worker_id)
         self.direct = is_default(setup.collate_fn) and not setup.has_items
         self.get = setup.get or functools.partial(operator.getitem, setup.dataset)
-        self.balance = Balance()
+        self.balance = Balance(SLOT_NS if self.direct else 0.0)
         self.tasks: dict[int, Task] = {}
         self.layouts: dict[Any, Layout] = {}
         self.layouts_at: dict[int, Layout] = {}
 
     def run(self) -> None:
-        """Until the trainer says stop or the pipe ends."""
-        words, at_once = self.words, 1
+        """Until the trainer says stop or the pipe ends. One token at a time: what a worker has taken nobody else can
+        do, and it may meet a slow sample first."""
+        words, busy = self.words, self.counters + _tasks.BUSY_NS
         while True:
-            data = os.read(self.input, TOKEN.size * at_once)
+            data = os.read(self.input, TOKEN.size)
             if not data or words[STOP]:
                 return
             began = time.perf_counter_ns()
-            for (token,) in TOKEN.iter_unpack(data):
-                self._do(token >> 24 << 6, token & WHOLE)
-            spent = time.perf_counter_ns() - began
-            words[self.counters + _tasks.BUSY_NS] += spent
-            tokens = len(data) // TOKEN.size
-            at_once = max(1, min(_MOST_AT_ONCE, _QUICK_NS * tokens // (spent + 1)))
+            (token,) = TOKEN.unpack(data)
+            self._do(token >> 24 << 6, token & WHOLE)
+            words[busy] += time.perf_counter_ns() - began
 
     def _do(self, offset: int, number: int) -> None:
         words = self.words
@@ -86,7 +82,8 @@ class MapWorker(Worker):
         self.words[self.counters + _tasks.SAMPLES] += 1
         index, position = task.indices[number], task.position + number
         sample, error = None, None
-        if self.words[MODE] != SPREAD:
+        mode = self.words[MODE]
+        if mode == NEVER_SPREAD or (mode == TOGETHER and not self.direct):
             how = AGAIN
         else:
             how = 0
@@ -269,6 +266,7 @@ class MapWorker(Worker):
             _tasks.discard(self.arena, task.offset)
             atomic_add(words, w + CLOSED, 1)
         elif not words[w + ODD]:
+            self._decide(task)
             self._close(task, DIRECT)
         elif columns := self._columns(task):
             self._close(task, DIRECT_TEXT, _codec.store(self.region, pickle.dumps(columns)))
@@ -338,20 +336,27 @@ class MapWorker(Worker):
         return task.layout.sample(raw, task.count, number, texts)
 
     def _again(self, task: Task, number: int, where: int, position: int) -> Any:
-        """A sample that was left to the worker that collates; now and then a look at what travelling would cost."""
+        """A sample that was left to the worker that collates."""
         index = pickle.loads(_codec.take(self.arena, where)) if where else task.indices[number]
         sample = self._made(task, position, index)
-        if self.words[MODE] == TOGETHER and self.balance.count % _PROBE == 8:
-            began = time.perf_counter_ns()
-            try:
-                _codec.load(self.arena, _codec.dump(self.region, sample))
-            except Exception:
-                self.words[MODE] = NEVER_SPREAD
-            self.balance.add_travel(time.perf_counter_ns() - began)
+        self._probe(sample, 1)
         return sample
 
+    def _probe(self, sample: Any, samples: int) -> None:
+        """Now and then a look at what travelling would cost. samples: that were made since the last call."""
+        if self.direct or self.words[MODE] != TOGETHER or (self.balance.count - 8) % _PROBE >= samples:
+            return
+        began = time.perf_counter_ns()
+        try:
+            _codec.load(self.arena, _codec.dump(self.region, sample))
+        except Exception:
+            self.words[MODE] = NEVER_SPREAD
+        self.balance.add_travel(time.perf_counter_ns() - began)
+
     def _decide(self, task: Task) -> None:
-        """Spread or together, for the batches to come."""
+        """Spread or together, for the batches to come. Regrouped samples that need no travelling are always spread."""
+        if self.direct and self.setup.regroup:
+            return
         mode = SPREAD if self.balance.spread(max(task.count, 1)) else TOGETHER
         if self.words[MODE] not in (mode, NEVER_SPREAD):
             self.words[MODE] = mode
@@ -370,13 +375,33 @@ class MapWorker(Worker):
 
     def _together(self, task: Task) -> tuple[int, int]:
         """RESULT and RESULT_AT of a batch whose samples were not spread."""
+        samples: list[Any] = []
         try:
-            samples = [self._again(task, number, 0, task.position + number) for number in range(task.count)]
-        except _Failed as failed:
-            return ERROR, _codec.store(self.region, failed.args[0])
+            self._make_all(task, samples)
+        except Exception as error:
+            number = len(samples)
+            note = traceback_note(task.indices[number], task.position + number)
+            return ERROR, _codec.store(self.region, self._packed(error, f"sample index {note}"))
         if samples:
+            self._probe(samples[-1], len(samples))
             self._decide(task)
         return self._called(lambda: samples, task)
+
+    def _make_all(self, task: Task, samples: list[Any]) -> None:
+        """Appends the batch's samples, with as little around them as can be: they are cheap."""
+        indices = task.indices if type(task.indices) is list else list(task.indices)
+        chosen = seeds()
+        seed, get, add = chosen.seed, self.get, samples.append
+        began = time.perf_counter_ns()
+        while len(samples) < len(indices):
+            first = len(samples)
+            ready = chosen.prepare(task.seed, task.position, indices, first)
+            for number, index in enumerate(indices[first : first + ready]):
+                seed(number)
+                add(get(index))
+            now = time.perf_counter_ns()
+            self.balance.add(now - began, ready)
+            began = now
 
 
 class _Failed(Exception):

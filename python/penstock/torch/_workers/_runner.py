@@ -108,8 +108,7 @@ class MapRunner:
         self._epoch = 0
         self._serial = 0
         self._broken = ""
-        self._delivered: int | list[int] = -1  # by the workers; `_handed` to the caller, where pinning stands between
-        self._handed: int | list[int] = -1
+        self._delivered: int | list[int] = -1  # by the workers; where pinning stands between, it knows what was handed out
         self._clear_stats()
 
     # The epoch
@@ -248,7 +247,8 @@ class MapRunner:
             self._region, self._serial, self._epoch, indices, self._single, self._position, self._seed
         )
         batch = _Batch(self._number, offset, self._serial, count)
-        if self._hint is not None:
+        together = not self._regroup and self._arena.words[_tasks.MODE] != _tasks.SPREAD
+        if self._hint is not None and not together:
             self._offer(batch, *self._hint)
         if self._regroup:
             self._check_size(count)
@@ -259,7 +259,6 @@ class MapRunner:
         self._flying[offset] = batch
         if self._in_order:
             self._queue.append(batch)
-        together = not self._regroup and self._arena.words[_tasks.MODE] != _tasks.SPREAD
         if self._single or self._has_items or together or not count:
             tokens = array("q", [_tasks.token(offset, _tasks.WHOLE)])
         else:
@@ -288,17 +287,9 @@ class MapRunner:
         """The next batch. StopIteration at the end; what a sample raised, at the place of its batch."""
         if not self._pinner.active:
             return self._next()
-        pinner = self._pinner
-        if not pinner.ahead:
-            pinner.push(self._next(), self._delivered)
-        data, delivered = pinner.ahead.popleft()
-        while len(pinner.ahead) < pinner.AHEAD and self.num_workers and self._first_done() is not None:
-            try:
-                pinner.push(self._next(), self._delivered)
-            except Exception as error:
-                pinner.fail(error, self._delivered)
-        self._handed = delivered
-        return data.result()
+        return self._pinner.next(
+            self._next, lambda: self._delivered, lambda: self.num_workers > 0 and self._first_done() is not None
+        )
 
     def _next(self) -> Any:
         if not self.num_workers:
@@ -442,7 +433,7 @@ class MapRunner:
 
     def delivered(self) -> int | list[int]:
         """What the last `next` gave: its number in `batches` (from 0), or, regrouped, the samples' positions."""
-        return self._handed if self._pinner.active else self._delivered
+        return self._pinner.handed if self._pinner.active else self._delivered
 
     def shutdown(self) -> None:
         """Ends the workers. Batches that were handed out stay valid. May be called again."""

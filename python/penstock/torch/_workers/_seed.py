@@ -48,6 +48,7 @@ _seed_torch = torch.default_generator.manual_seed
 _seed_python = random.seed
 _seed_numpy = numpy.random.seed
 _WORDS = 624
+_GROUP = 16
 
 
 class Seeds(Protocol):
@@ -66,7 +67,8 @@ class OwnFunctions:
 
     def prepare(self, epoch_seed: int, position: int, indices: list[Any], first: int, /) -> int:
         self._seeds = [
-            sample_seed(epoch_seed, position + number, indices[number]) for number in range(first, len(indices))
+            sample_seed(epoch_seed, position + number, index)
+            for number, index in enumerate(indices[first : first + _GROUP], first)
         ]
         return len(self._seeds)
 
