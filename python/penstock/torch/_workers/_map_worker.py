@@ -10,6 +10,8 @@ import pickle
 import time
 from typing import Any
 
+import numpy
+
 from ..._penstock import atomic_add, atomic_swap_if
 from . import _codec, _layout, _tasks
 from ._collate import is_default
@@ -57,15 +59,15 @@ class MapWorker(Worker):
         words = self.words
         task = self._task(offset)
         outdated = words[EPOCH] != task.epoch
-        if number == WHOLE:
+        if self.setup.regroup:
+            if not outdated:
+                self._regrouped(task, number)
+            atomic_add(words, task.w + UNREAD, -task.count if number == WHOLE else -1)
+        elif number == WHOLE:
             if outdated:
                 atomic_add(words, task.w + CLOSED, 1)
             else:
                 self._finish_whole(task)
-        elif self.setup.regroup:
-            if not outdated:
-                self._one(task, number)
-            atomic_add(words, task.w + UNREAD, -1)
         elif outdated:
             self._count_down(task)
         else:
@@ -91,7 +93,11 @@ class MapWorker(Worker):
                 sample = self._made(task, position, index)
             except _Failed as failed:
                 how, error = FAILED, failed.args[0]
-        source = task
+        self._settle(task, number, how, sample, error)
+
+    def _settle(self, task: Task, number: int, how: int, sample: Any, error: bytes | None) -> None:
+        """Puts a sample, or what it raised, where it belongs. how: 0, FAILED or AGAIN."""
+        index, position, source = task.indices[number], task.position + number, task
         if self.setup.regroup:
             place = self._place(task)
             if place is None:
@@ -137,6 +143,18 @@ class MapWorker(Worker):
             offset = words[RING + batch % self.setup.ring]
             if atomic_swap_if(words, FILLED, filled, filled + 1):
                 return self._task(offset), number
+
+    def _place_all(self, task: Task) -> Task | None:
+        """Regrouping: the batch whose places are all free and as many as the task has samples, if the next one is such."""
+        words = self.words
+        while True:
+            filled = atomic_add(words, FILLED, 0)
+            batch, number = divmod(filled & ((1 << FILLED_BITS) - 1), words[_tasks.BATCH_SIZE])
+            offset = words[RING + batch % self.setup.ring]
+            if filled >> FILLED_BITS != task.epoch or number or words[(offset >> 3) + _tasks.COUNT] != task.count:
+                return None
+            if atomic_swap_if(words, FILLED, filled, filled + task.count):
+                return self._task(offset)
 
     def _mark(self, task: Task, number: int, how: int, where: int, position: int, layout: int = 0) -> None:
         words, row = self.words, task.w + ROWS + ROW * number
@@ -354,9 +372,7 @@ class MapWorker(Worker):
         self.balance.add_travel(time.perf_counter_ns() - began)
 
     def _decide(self, task: Task) -> None:
-        """Spread or together, for the batches to come. Regrouped samples that need no travelling are always spread."""
-        if self.direct and self.setup.regroup:
-            return
+        """Spread or together, for the batches to come."""
         mode = SPREAD if self.balance.spread(max(task.count, 1)) else TOGETHER
         if self.words[MODE] not in (mode, NEVER_SPREAD):
             self.words[MODE] = mode
@@ -376,32 +392,66 @@ class MapWorker(Worker):
     def _together(self, task: Task) -> tuple[int, int]:
         """RESULT and RESULT_AT of a batch whose samples were not spread."""
         samples: list[Any] = []
-        try:
-            self._make_all(task, samples)
-        except Exception as error:
-            number = len(samples)
-            note = traceback_note(task.indices[number], task.position + number)
-            return ERROR, _codec.store(self.region, self._packed(error, f"sample index {note}"))
+        error = self._make_all(task, samples)
+        return self._collate_made(task, samples) if error is None else (ERROR, _codec.store(self.region, error))
+
+    def _collate_made(self, task: Task, samples: list[Any]) -> tuple[int, int]:
         if samples:
             self._probe(samples[-1], len(samples))
             self._decide(task)
         return self._called(lambda: samples, task)
 
-    def _make_all(self, task: Task, samples: list[Any]) -> None:
-        """Appends the batch's samples, with as little around them as can be: they are cheap."""
+    def _regrouped(self, task: Task, number: int) -> None:
+        """A sample, or all samples of a batch, into whichever places of the epoch are next."""
+        if number != WHOLE:
+            self._one(task, number)
+            return
+        samples: list[Any] = []
+        words = self.words
+        words[self.counters + _tasks.SAMPLES] += task.count
+        error = self._make_all(task, samples)
+        target = self._place_all(task) if error is None else None
+        if target is None:
+            self._settle_all(task, samples, error)
+            return
+        rows = numpy.zeros((task.count, ROW), numpy.int64)
+        rows[:, 2] = range(task.position, task.position + task.count)
+        start = target.offset + ROWS * 8
+        self.arena.map[start : start + rows.nbytes] = rows.tobytes()
+        result = self._collate_made(target, samples)
+        atomic_add(words, task.w + UNPLACED, -task.count)
+        if atomic_add(words, target.w + LEFT, -task.count) == 0:
+            self._close(target, *result)
+
+    def _settle_all(self, task: Task, samples: list[Any], error: bytes | None) -> None:
+        """One by one, where no batch is free for them, or one of them raised: those after it are still to be made."""
+        for number, sample in enumerate(samples):
+            self._settle(task, number, 0, sample, None)
+        if error is not None:
+            self._settle(task, len(samples), FAILED, None, error)
+            for number in range(len(samples) + 1, task.count):
+                self._one(task, number)
+
+    def _make_all(self, task: Task, samples: list[Any]) -> bytes | None:
+        """Appends the batch's samples, with as little around them as can be: they are cheap. What one raised, packed."""
         indices = task.indices if type(task.indices) is list else list(task.indices)
         chosen = seeds()
         seed, get, add = chosen.seed, self.get, samples.append
         began = time.perf_counter_ns()
-        while len(samples) < len(indices):
-            first = len(samples)
-            ready = chosen.prepare(task.seed, task.position, indices, first)
-            for number, index in enumerate(indices[first : first + ready]):
-                seed(number)
-                add(get(index))
-            now = time.perf_counter_ns()
-            self.balance.add(now - began, ready)
-            began = now
+        try:
+            while len(samples) < len(indices):
+                first = len(samples)
+                ready = chosen.prepare(task.seed, task.position, indices, first)
+                for number, index in enumerate(indices[first : first + ready]):
+                    seed(number)
+                    add(get(index))
+                now = time.perf_counter_ns()
+                self.balance.add(now - began, ready)
+                began = now
+        except Exception as error:
+            number = len(samples)
+            return self._packed(error, f"sample index {traceback_note(indices[number], task.position + number)}")
+        return None
 
 
 class _Failed(Exception):

@@ -98,6 +98,7 @@ class MapRunner:
         self._has_items = auto_collation and self._get is None and bool(getattr(dataset, "__getitems__", None))
         self._regroup = regroup and not in_order and auto_collation and not self._has_items
         self._window = window
+        self._mode = _tasks.SPREAD if is_default(collate_fn) else _tasks.TOGETHER  # that workers begin with
         self._pool: Pool | None = None
         self._batches: Iterator[Any] | None = None
         self._flying: dict[int, _Batch] = {}
@@ -150,7 +151,7 @@ class MapRunner:
         self._arena, self._region = arena, Region(arena, 0)
         self._layouts: dict[int, Layout] = {}
         self._hint: tuple[int, Layout] | None = None
-        arena.words[_tasks.MODE] = _tasks.SPREAD if is_default(self._collate_fn) else _tasks.TOGETHER
+        arena.words[_tasks.MODE] = self._mode
         self._pool = Pool(MapWorker, setup, 1, self._context)
 
     def _abandon(self) -> None:
@@ -172,8 +173,8 @@ class MapRunner:
     def _uncount(self, offset: int, number: int) -> None:
         """Does for a token that was never sent what a worker does with an outdated one."""
         words, w = self._arena.words, offset >> 3
-        if self._regroup and number != _tasks.WHOLE:
-            atomic_add(words, w + _tasks.UNREAD, -1)
+        if self._regroup:
+            atomic_add(words, w + _tasks.UNREAD, -words[w + _tasks.COUNT] if number == _tasks.WHOLE else -1)
         elif number == _tasks.WHOLE or atomic_add(words, w + _tasks.LEFT, -1) == 0:
             _tasks.discard(self._arena, offset)
             words[w + _tasks.CLOSED] = 1
@@ -247,7 +248,7 @@ class MapRunner:
             self._region, self._serial, self._epoch, indices, self._single, self._position, self._seed
         )
         batch = _Batch(self._number, offset, self._serial, count)
-        together = not self._regroup and self._arena.words[_tasks.MODE] != _tasks.SPREAD
+        together = self._arena.words[_tasks.MODE] != _tasks.SPREAD
         if self._hint is not None and not together:
             self._offer(batch, *self._hint)
         if self._regroup:
@@ -348,6 +349,7 @@ class MapRunner:
         self._batches = None
         self._busy_after = self._busy()
         if not self.persistent:
+            self._mode = self._arena.words[_tasks.MODE]
             self.shutdown()
 
     def _take(self, batch: _Batch) -> Any:

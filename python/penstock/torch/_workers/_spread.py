@@ -47,11 +47,13 @@ class Balance:
         rate = min(1.0, samples * max(_MEMORY, 1 / self.count))
         mean = spent_ns / samples
         if mean > _OUTLIER * self._mean and self.count > _SETTLED:
-            before, self._switches = self._switches, self._preempted()
-            if self._switches != before:
+            known, self._switches = self._switches, self._preempted()
+            if self._switches != known:
                 mean = _AT_MOST * self._mean
-        self._mean += rate * (mean - self._mean)
-        square = self._mean * self._mean + samples * (mean - self._mean) ** 2  # the means of many vary less than they do
+        before = self._mean
+        self._mean += rate * (mean - before)
+        # The means of many vary less than they do.
+        square = self._mean * self._mean + samples * (mean - before) * (mean - self._mean)
         self._square += rate * (square - self._square)
 
     def add_travel(self, spent_ns: int) -> None:

@@ -9,6 +9,8 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_info
 
+from penstock.torch._workers import _tasks
+from penstock.torch._workers._spread import Balance
 from tools import epoch, rest, runner_for, same, start
 
 Point = collections.namedtuple("Point", "x y name")
@@ -249,6 +251,23 @@ def test_random_numbers_do_not_depend_on_the_number_of_workers():
     values = torch.cat([batch[0] for batch in runs[0]]).tolist()
     assert len(set(values)) == 37
     assert not set(values) & set(torch.cat([batch[1] for batch in runs[0]]).tolist())
+
+
+@pytest.mark.parametrize("options", [{}, {"in_order": False, "regroup": True}])
+def test_batches_made_whole_equal_those_of_spread_samples(options, monkeypatch):
+    """Samples that draw and samples that do not, by turns; the mode is given, not decided."""
+    made = Made(lambda i: (*drawn(i), numpy.random.randn()) if i % 3 else (0.5, 0.5, torch.ones(2), i, 1.0), 203)
+    loader = DataLoader(made, batch_size=20, num_workers=2)
+    runs = []
+    for mode in (_tasks.SPREAD, _tasks.TOGETHER):
+        monkeypatch.setattr(Balance, "spread", lambda self, size, mode=mode: mode == _tasks.SPREAD)
+        runner = runner_for(loader, **options)
+        runner._mode = mode
+        start(runner, loader)
+        rows = [row for batch in rest(runner) for row in zip(*batch)]
+        runner.shutdown()
+        runs.append([(*row[:2], *row[2], *row[3:]) for row in sorted(rows, key=lambda row: int(row[3]))])
+    assert runs[0] == runs[1] and len(runs[0]) == 203
 
 
 def test_without_workers_random_numbers_are_the_callers():

@@ -181,7 +181,10 @@ def test_an_error_in_the_sampler_leaves_the_rest_usable():
     with pytest.raises(LookupError, match="sampler"):
         rest(runner)
     runner.start_epoch(batches(), 5)
-    assert len(rest(runner)) == 8 and not runner._limbo
+    assert len(rest(runner)) == 8
+    while runner._limbo:  # a worker may still be at a sample of the first epoch
+        os.sched_yield()
+        runner._sweep_limbo()
     runner.shutdown()
 
 
@@ -589,7 +592,7 @@ def test_slow_samples_do_not_hold_up_the_others():
                 os.write(self.pipe[1], b"x")
             return index
 
-    got = rest(started(Gate(), length=8, timeout=30))
+    got = rest(started(Gate(), length=8, timeout=60))
     assert [b.tolist() for b in got] == [[0, 1, 2, 3], [4, 5, 6, 7]]
 
 

@@ -2,6 +2,7 @@
 """The parts that can be looked at without a process: memory, seeds, the choice to spread."""
 
 import gc
+import random
 
 import numpy
 import pytest
@@ -9,8 +10,9 @@ import torch
 
 from penstock.torch._workers._arena import Arena, Region
 from penstock.torch._workers._codec import dump, load
-from penstock.torch._workers._seed import sample_seed
-from penstock.torch._workers._spread import Balance
+from penstock.torch._workers._pin import Pinner
+from penstock.torch._workers._seed import OwnFunctions, in_memory, sample_seed, seeds
+from penstock.torch._workers._spread import SLOT_NS, Balance
 
 
 def balance(times, travel):
@@ -36,10 +38,141 @@ def test_samples_are_spread_where_it_pays(times, travel, batch, wanted):
     assert balance(times, travel).spread(batch) is wanted
 
 
+@pytest.mark.parametrize(
+    "times, batch, wanted",
+    [
+        ([2000] * 50, 64, False),  # near-free: a batch at a time
+        ([50_000] * 50, 64, False),  # cheap and even
+        ([500_000] * 50, 64, True),
+        (random.Random(1).sample([20_000, 20_000, 20_000, 20_000, 200_000] * 40, 200), 4, True),  # uneven
+        ([1000] * 10, 64, True),  # too early to say
+        ([2000] * 500 + [500_000] * 300, 64, True),  # become dear
+    ],
+)
+@pytest.mark.parametrize("together", [1, 4, 16])
+def test_samples_written_straight_into_their_batch_are_spread_unless_they_are_cheap(times, batch, wanted, together):
+    figures = Balance(SLOT_NS, lambda: 0)
+    for begin in range(0, len(times), together):
+        figures.add(sum(times[begin : begin + together]), len(times[begin : begin + together]))
+    assert figures.spread(batch) is wanted
+
+
+def test_a_turn_of_another_process_is_not_the_samples_unevenness():
+    turns = 0
+    counted, blind = Balance(SLOT_NS, lambda: turns), Balance(SLOT_NS, lambda: 0)
+    for number in range(1000):
+        turns += number % 100 == 0
+        for figures in (counted, blind):
+            figures.add(5_000_000 if number % 100 == 0 else 20_000)
+    assert blind.spread(64) and not counted.spread(64)
+    for _ in range(1000):  # each of them interrupted, but they are slow all the same
+        turns += 1
+        counted.add(5_000_000)
+    assert counted.spread(64)
+
+
 def test_sample_seeds_differ():
     seeds = {sample_seed(seed, position, index) for seed in (0, 1) for position in range(50) for index in range(50)}
     assert len(seeds) == 2 * 50 * 50
     assert all(0 <= seed < 1 << 64 for seed in seeds)
+
+
+def generators():
+    """All that the generators know."""
+    kind, words, *place = numpy.random.get_state()
+    ours = torch.default_generator
+    return random.getstate(), kind, words.tolist(), place, ours.get_state().tolist(), ours.initial_seed()
+
+
+def draw():
+    random.gauss(0, 1), numpy.random.randn(), torch.randn(3), torch.randn(1, dtype=torch.float64)
+
+
+@pytest.fixture
+def generators_kept():
+    python, numbers, tensors = random.getstate(), numpy.random.get_state(), torch.get_rng_state()
+    yield
+    random.setstate(python), numpy.random.set_state(numbers), torch.set_rng_state(tensors)
+
+
+def unmixed(seed):
+    """The epoch's seed from which a sample at position 0 with index 0 gets this seed."""
+    mask = (1 << 64) - 1
+    x = seed ^ (seed >> 31) ^ (seed >> 62)
+    x = (x * pow(0x94D049BB133111EB, -1, 1 << 64)) & mask
+    x = x ^ (x >> 27) ^ (x >> 54)
+    x = (x * pow(0xBF58476D1CE4E5B9, -1, 1 << 64)) & mask
+    x = x ^ (x >> 30) ^ (x >> 60)
+    return (x - 0x9E3779B97F4A7C15) & mask
+
+
+SEEDED = {
+    "one": (5, 3, [7]),
+    "a group and a bit": (2**63 - 1, 10**9, list(range(-3, 20))),
+    "odd indices": (-5, 0, [True, "a", 1 << 80, -(1 << 64) - 1, numpy.int64(3), (1, 2)]),
+    "below 2**32": (unmixed(0x89ABCDEF), 0, [0]),
+    "nothing above": (unmixed(1 << 32), 0, [0]),
+    "zero": (unmixed(0), 0, [0]),
+}
+
+
+@pytest.mark.parametrize("name", SEEDED)
+def test_seeding_in_memory_leaves_what_the_generators_own_functions_leave(name, generators_kept):
+    seed, position, indices = SEEDED[name]
+    fast, own, done = in_memory(), OwnFunctions(), 0
+    assert fast is not None  # or the test shows nothing
+    while done < len(indices):
+        ready = fast.prepare(seed, position, indices, done)
+        assert ready == own.prepare(seed, position, indices, done)
+        for number in range(ready):
+            own.seed(number)
+            wanted = generators()
+            assert torch.initial_seed() == sample_seed(seed, position + done + number, indices[done + number])
+            for _ in range(2):  # after a draw of everything, and then as it was left
+                draw()
+                fast.seed(number)
+                assert generators() == wanted
+            fast.seed((number + 1) % ready)
+            fast.seed(number)
+            assert generators() == wanted
+        done += ready
+
+
+def test_another_generator_of_numpy_is_noticed(generators_kept):
+    swap = getattr(numpy.random, "set_bit_generator", None)
+    if swap is None:
+        pytest.skip("this NumPy cannot change its generator")
+    before = numpy.random.get_bit_generator()
+    try:
+        for bits in (before, numpy.random.MT19937(3)):
+            swap(bits)
+            seeds().prepare(5, 0, [1, 2], 0)
+            for number in (0, 1):
+                seeds().seed(number)
+                assert numpy.random.rand() == numpy.random.RandomState(sample_seed(5, number, number + 1) % 2**32).rand()
+    finally:
+        swap(before)
+
+
+def test_batches_are_pinned_ahead_in_order_and_an_error_comes_at_its_place():
+    pinner, taken = Pinner(False), []
+
+    def take():
+        taken.append(len(taken))
+        if taken[-1] == 2:
+            raise ValueError("two")
+        return f"batch {taken[-1]}"  # text is left as it is: no accelerator is needed
+
+    def step():
+        return pinner.next(take, lambda: taken[-1], lambda: len(taken) < 5)
+
+    assert (step(), pinner.handed, taken) == ("batch 0", 0, [0, 1, 2])
+    assert (step(), pinner.handed, taken) == ("batch 1", 1, [0, 1, 2, 3])
+    with pytest.raises(ValueError, match="two"):
+        step()
+    assert pinner.handed == 2
+    assert [step() for _ in range(3)] == ["batch 3", "batch 4", "batch 5"] and pinner.handed == 5
+    pinner.clear()
 
 
 @pytest.fixture

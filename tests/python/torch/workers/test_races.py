@@ -18,6 +18,7 @@ from torch.utils.data import default_collate
 from penstock.torch._workers import MapRunner, _map_worker, _tasks
 from penstock.torch._workers._arena import Region
 from penstock.torch._workers._map_worker import MapWorker
+from penstock.torch._workers._spread import Balance
 from tools import rest, same
 
 
@@ -53,8 +54,23 @@ def batches(length, size=2, first=0):
 def regrouping(collate, workers=2, **options):
     return MapRunner(
         None, prepare=numbered, num_workers=workers, collate_fn=collate, in_order=False, regroup=True, persistent=True,
-        timeout=20, **options,
+        timeout=60, **options,
     )  # fmt: skip
+
+
+@pytest.fixture(params=["spread", "whole"])
+def whole(request, monkeypatch):
+    """Whether batches go to one worker each; it is not decided anew."""
+    is_whole = request.param == "whole"
+    monkeypatch.setattr(Balance, "spread", lambda self, size: not is_whole)
+    start = MapRunner._start
+
+    def in_mode(self):
+        self._mode = _tasks.TOGETHER if is_whole else _tasks.SPREAD
+        start(self)
+
+    monkeypatch.setattr(MapRunner, "_start", in_mode)
+    return is_whole
 
 
 def labels(got):
@@ -82,8 +98,8 @@ def pause_after_claim(monkeypatch, *claims):
 
 
 @pytest.mark.parametrize("collate", [default_collate, through_default])
-def test_a_claimed_place_stays_in_its_batch_however_long_it_takes(collate, monkeypatch):
-    (pause,) = pause_after_claim(monkeypatch, (1, 1))
+def test_a_claimed_place_stays_in_its_batch_however_long_it_takes(collate, whole, monkeypatch):
+    (pause,) = pause_after_claim(monkeypatch, (1, 2 if whole else 1))
     runner = regrouping(collate)
     runner.start_epoch(batches(60), 5)
     pause.wait()
@@ -95,8 +111,8 @@ def test_a_claimed_place_stays_in_its_batch_however_long_it_takes(collate, monke
 
 
 @pytest.mark.parametrize("collate", [default_collate, through_default])
-def test_a_place_claimed_in_an_abandoned_epoch_is_not_one_of_the_next(collate, monkeypatch):
-    old, new = pause_after_claim(monkeypatch, (1, 1), (2, 0))
+def test_a_place_claimed_in_an_abandoned_epoch_is_not_one_of_the_next(collate, whole, monkeypatch):
+    old, new = pause_after_claim(monkeypatch, (1, 2 if whole else 1), (2, 0))
     runner = regrouping(collate)
     runner.start_epoch(batches(60), 5)
     old.wait()
@@ -110,8 +126,8 @@ def test_a_place_claimed_in_an_abandoned_epoch_is_not_one_of_the_next(collate, m
     assert sorted(labels(got)) == list(range(100, 160))
 
 
-def test_a_worker_killed_with_a_claimed_place_is_an_error_and_the_next_epoch_is_whole(monkeypatch):
-    (pause,) = pause_after_claim(monkeypatch, (1, 5))
+def test_a_worker_killed_with_a_claimed_place_is_an_error_and_the_next_epoch_is_whole(whole, monkeypatch):
+    (pause,) = pause_after_claim(monkeypatch, (1, 6 if whole else 5))
     pause.here = lambda: os.kill(os.getpid(), signal.SIGKILL)
     runner = regrouping(through_default)
     runner.start_epoch(batches(60), 5)
@@ -122,15 +138,15 @@ def test_a_worker_killed_with_a_claimed_place_is_an_error_and_the_next_epoch_is_
     runner.shutdown()
 
 
-def test_an_epoch_does_not_end_while_a_worker_has_yet_to_say_that_it_left_a_batch(monkeypatch):
-    pause, one = Pause(), MapWorker._one
+def test_an_epoch_does_not_end_while_a_worker_has_yet_to_say_that_it_left_a_batch(whole, monkeypatch):
+    pause, regrouped = Pause(), MapWorker._regrouped
 
     def slow_to_leave(self, task, number):
-        one(self, task, number)
-        if task.serial == 1 and number == 1:
+        regrouped(self, task, number)
+        if task.serial == 1 and number in (1, _tasks.WHOLE):
             pause.here()
 
-    monkeypatch.setattr(MapWorker, "_one", slow_to_leave)
+    monkeypatch.setattr(MapWorker, "_regrouped", slow_to_leave)
     runner = regrouping(default_collate, workers=1, window=1)
     runner.start_epoch(batches(6), 5)
     got = [runner.next()]
@@ -140,7 +156,7 @@ def test_an_epoch_does_not_end_while_a_worker_has_yet_to_say_that_it_left_a_batc
     assert labels(got) == list(range(6))
 
 
-def test_a_finisher_that_is_slow_to_leave_its_task_does_not_touch_the_next_one(monkeypatch):
+def test_a_finisher_that_is_slow_to_leave_its_task_does_not_touch_the_next_one(whole, monkeypatch):
     """The task's memory is in use again when the finisher goes on; the batches kept must not change."""
     pause, close = Pause(), MapWorker._close
 
@@ -165,6 +181,25 @@ def test_a_finisher_that_is_slow_to_leave_its_task_does_not_touch_the_next_one(m
     runner.shutdown()
     for number, batch in enumerate(got[1:], 1):
         same(batch, default_collate([make(2 * number), make(2 * number + 1)]))
+
+
+def test_a_worker_that_meets_a_slow_sample_keeps_no_other_back(monkeypatch):
+    """One sample waits until five others that were sent with it are made: whoever has it must have taken it alone."""
+    monkeypatch.setattr(Balance, "spread", lambda self, size: True)
+    made = os.pipe()
+
+    def make(index):
+        if index == 20:
+            os.read(made[0], 1)
+        elif index == 25:
+            os.write(made[1], b"x")
+        return numbered(index)
+
+    for options in ({}, {"in_order": False, "regroup": True}):
+        runner = MapRunner(None, prepare=make, num_workers=2, collate_fn=default_collate, timeout=60, **options)
+        runner.start_epoch(batches(40), 5)
+        assert sorted(labels(rest(runner))) == list(range(40))
+        runner.shutdown()
 
 
 def test_a_late_record_is_not_taken_for_a_later_batch_in_the_same_memory():
@@ -221,7 +256,7 @@ def hesitation(monkeypatch):
     dice = Dice()
     for where, name in (
         (_map_worker, "atomic_add"), (_map_worker, "atomic_swap_if"), (Region, "allocate"), (MapWorker, "_task"),
-        (MapWorker, "_mark"), (MapWorker, "_close"), (MapWorker, "_one"),
+        (MapWorker, "_mark"), (MapWorker, "_close"), (MapWorker, "_one"), (MapWorker, "_place_all"),
     ):  # fmt: skip
         monkeypatch.setattr(where, name, hesitant(getattr(where, name), dice))
 
