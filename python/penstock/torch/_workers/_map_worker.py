@@ -280,11 +280,12 @@ class MapWorker(Worker):
 
     def _finish(self, task: Task) -> None:
         words, w = self.words, task.w
+        if self.direct:
+            self._decide(task)
         if words[EPOCH] != task.epoch:
             _tasks.discard(self.arena, task.offset)
             atomic_add(words, w + CLOSED, 1)
         elif not words[w + ODD]:
-            self._decide(task)
             self._close(task, DIRECT)
         elif columns := self._columns(task):
             self._close(task, DIRECT_TEXT, _codec.store(self.region, pickle.dumps(columns)))

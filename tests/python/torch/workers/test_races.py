@@ -183,6 +183,40 @@ def test_a_finisher_that_is_slow_to_leave_its_task_does_not_touch_the_next_one(w
         same(batch, default_collate([make(2 * number), make(2 * number + 1)]))
 
 
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_whole_batch_that_finds_places_taken_is_placed_sample_by_sample(fails):
+    """The first batch is spread and its first sample slow; the second goes to one worker, and ends when one place of the
+    first is taken."""
+    go = os.pipe()
+
+    def make(index):
+        if index == 0:
+            os.read(go[0], 1)
+        if index == 3 and fails:
+            raise ValueError("three")
+        return numbered(index)
+
+    def given():
+        yield [0, 1]
+        runner._arena.words[_tasks.MODE] = _tasks.TOGETHER
+        yield [2, 3]
+
+    runner = MapRunner(
+        None, prepare=make, num_workers=2, collate_fn=default_collate, in_order=False, regroup=True, timeout=60,
+        prefetch_factor=1,
+    )  # fmt: skip
+    runner.start_epoch(given(), 5)
+    assert runner.next()[1].tolist() == [1, 2] and runner.delivered() == [1, 2]
+    os.write(go[1], b"x")
+    if fails:
+        with pytest.raises(ValueError, match="three"):
+            runner.next()
+    else:
+        assert runner.next()[1].tolist() == [3, 0]
+    assert rest(runner) == []
+    runner.shutdown()
+
+
 def test_a_worker_that_meets_a_slow_sample_keeps_no_other_back(monkeypatch):
     """One sample waits until five others that were sent with it are made: whoever has it must have taken it alone."""
     monkeypatch.setattr(Balance, "spread", lambda self, size: True)
