@@ -32,6 +32,7 @@ typedef struct seeder_object {
     Py_buffer numpy;                   /* words; int next */
     Py_buffer torch;                   /* uint64 seed; int left; bool seeded; uint32 next; words */
     PyObject *owner;                   /* the random.Random whose memory `python` is */
+    PyObject *gauss_next;              /* the name of its attribute */
     PyObject *seed_numpy, *seed_torch; /* the libraries' own functions */
     void (*fill)(struct seeder_object *); /* for this processor */
     int count;                            /* samples prepared */
@@ -181,6 +182,7 @@ static void seeder_dealloc(PyObject *object)
         if (buffers[i]->obj != NULL)
             PyBuffer_Release(buffers[i]);
     Py_XDECREF(self->owner);
+    Py_XDECREF(self->gauss_next);
     Py_XDECREF(self->seed_numpy);
     Py_XDECREF(self->seed_torch);
     PyObject_Free(self);
@@ -204,12 +206,13 @@ static PyObject *seeder_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
 #endif
     self->written = -1;
     self->owner = Py_NewRef(owner);
+    self->gauss_next = PyUnicode_InternFromString("gauss_next");
     self->seed_numpy = Py_NewRef(seed_numpy);
     self->seed_torch = Py_NewRef(seed_torch);
     self->base[0] = 19650218u;
     for (uint32_t i = 1; i < WORDS; i++)
         plain_step(self->base, i, 1);
-    if (buffer_take(python, &self->python, PYTHON_BYTES) < 0 ||
+    if (self->gauss_next == NULL || buffer_take(python, &self->python, PYTHON_BYTES) < 0 ||
         buffer_take(numpy, &self->numpy, NUMPY_BYTES) < 0 ||
         buffer_take(torch, &self->torch, TORCH_BYTES) < 0)
         Py_CLEAR(self);
@@ -304,7 +307,7 @@ static PyObject *seeder_seed(PyObject *object, PyObject *number)
     const slot *to = &self->slots[n];
     const slot *last = self->written >= 0 ? &self->slots[self->written] : NULL;
     self->written = -1; /* until both are written */
-    if (PyObject_SetAttrString(self->owner, "gauss_next", Py_None) < 0)
+    if (PyObject_SetAttr(self->owner, self->gauss_next, Py_None) < 0)
         return NULL;
     write_python(self, to);
     if (last != NULL && numpy_is_at(self, last))
