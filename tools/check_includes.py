@@ -22,9 +22,10 @@ ARROWS = {
     "op": {"core"},
     "sample": {"core"},
     "cache": {"core"},
+    "model": {"core"},
     "pipeline": {"core", "codec", "op"},
-    "sched": {"core", "source", "codec", "op", "pipeline", "sample", "cache"},
-    "engine": {"core", "source", "codec", "op", "pipeline", "sample", "cache", "sched"},
+    "sched": {"core", "source", "codec", "op", "pipeline", "sample", "cache", "model"},
+    "engine": {"core", "source", "codec", "op", "pipeline", "sample", "cache", "model", "sched"},
 }
 # Third-party headers, and the only places that may know them.
 LIBRARIES = {

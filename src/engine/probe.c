@@ -1,0 +1,296 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What single samples cost: reading, the way from encoded bytes to the augmented form with as
+ * little decoding as the draw needs, decoding whole and keeping, the way from a kept picture,
+ * keeping an augmented one, finish. The same work that the engine's workers do, with the same
+ * stages; only the clock differs. Caller's thread, no lock. */
+#include <errno.h>
+#include <string.h>
+#include <time.h>
+
+#include "engine/engine_priv.h"
+#include "engine/probe.h"
+
+enum {
+    KEEP = 64 << 20,  /* bytes that work and kit may hold */
+    RING = 16 << 20,  /* where results go: more than the caches hold */
+    STORE = 128 << 20 /* most for kept pictures of a group */
+};
+
+/* A sample's pictures in decoded form, in the store. */
+typedef struct kept {
+    psti_decoded picture[PSTI_FIELDS_MAX];
+} kept;
+
+struct probe {
+    psti_dataset *data;
+    const field_choice *choice;
+    const psti_plan *plan;
+    uint64_t seed;
+    psti_work *work;
+    psti_kit kit;
+    bool kit_up;
+    psti_fetch *fetch; /* of a dataset that fetches */
+    psti_buf bytes[PSTI_FIELDS_MAX], ring, store;
+    size_t ring_at, store_at;
+    psti_input inputs[PSTI_FIELDS_MAX];
+    kept kept[PROBE_GROUP];
+};
+
+static double cpu_now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+int probe_new(psti_dataset *data, const field_choice *choice, const psti_plan *plan, uint64_t seed,
+              probe **out)
+{
+    probe *p = psti_calloc(PSTI_MEM_ENGINE, 1, sizeof *p);
+    if (!p)
+        return -ENOMEM;
+    *p = (probe){.data = data, .choice = choice, .plan = plan, .seed = seed};
+    p->work = psti_work_new();
+    p->kit_up = p->work && psti_kit_init(&p->kit) == 0;
+    if (psti_dataset_fetches(data))
+        p->fetch = psti_calloc(PSTI_MEM_ENGINE, 1, sizeof *p->fetch);
+    if (!p->kit_up || (psti_dataset_fetches(data) && !p->fetch) ||
+        psti_buf_need(PSTI_MEM_ENGINE, &p->ring, RING) < 0) {
+        probe_free(p);
+        return -ENOMEM;
+    }
+    memset(p->ring.data, 0, RING); /* its pages are there before the clock runs */
+    *out = p;
+    return 0;
+}
+
+void probe_free(probe *p)
+{
+    if (!p)
+        return;
+    if (p->fetch)
+        psti_fetch_clear(p->fetch);
+    psti_free(p->fetch);
+    psti_work_free(p->work);
+    if (p->kit_up)
+        psti_kit_fini(&p->kit);
+    for (int i = 0; i < PSTI_FIELDS_MAX; i++)
+        psti_buf_free(&p->bytes[i]);
+    psti_buf_free(&p->ring);
+    psti_buf_free(&p->store);
+    psti_free(p);
+}
+
+/* ---- reading --------------------------------------------------------------------------------- */
+
+static int read_member(probe *p, int64_t id, int i, probe_cost *c)
+{
+    psti_extent at;
+    int rc = psti_dataset_extent(p->data, id, p->choice->field[i].source, &at);
+    if (rc == -ENOENT)
+        return 0; /* start says whether it can be done without */
+    if (rc == 0)
+        rc = psti_buf_need(PSTI_MEM_ENGINE, &p->bytes[i], (size_t)at.length);
+    if (rc == 0)
+        rc = psti_read_now(&at, p->bytes[i].data);
+    if (rc < 0)
+        return rc;
+    p->inputs[i] = (psti_input){p->bytes[i].data, (size_t)at.length, -1};
+    c->encoded += (double)at.length;
+    return 0;
+}
+
+static int fetch_all(probe *p, int64_t id, probe_cost *c)
+{
+    psti_fetch_clear(p->fetch);
+    p->fetch->id = id;
+    const int rc = psti_fetch_now(p->data, p->fetch);
+    const psti_source_field *fields;
+    psti_dataset_fields(p->data, &fields);
+    for (int i = 0; rc == 0 && i < p->choice->count; i++) {
+        const psti_part *part = &p->fetch->sink.part[p->choice->field[i].source];
+        if (!part->there || !fields[p->choice->field[i].source].member)
+            continue;
+        p->inputs[i] = (psti_input){part->bytes, part->size, -1};
+        c->encoded += (double)part->size;
+    }
+    return rc;
+}
+
+static int read_sample(probe *p, int64_t id, probe_cost *c)
+{
+    const psti_source_field *fields;
+    psti_dataset_fields(p->data, &fields);
+    c->encoded = 0;
+    for (int i = 0; i < p->choice->count; i++)
+        p->inputs[i] = (psti_input){NULL, 0, -1};
+    if (p->fetch)
+        return fetch_all(p, id, c);
+    int rc = psti_dataset_look(p->data, id);
+    for (int i = 0; rc == 0 && i < p->choice->count; i++)
+        if (fields[p->choice->field[i].source].member)
+            rc = read_member(p, id, i, c);
+    return rc;
+}
+
+/* ---- preparing ------------------------------------------------------------------------------- */
+
+static psti_rng_key key_of(const probe *p, int64_t id, uint64_t epoch)
+{
+    return (psti_rng_key){.seed = p->seed, .epoch = epoch, .id = (uint64_t)id};
+}
+
+static int steps(probe *p, bool decoded_only)
+{
+    int rc = 1;
+    while (rc > 0 && !(decoded_only && psti_work_at_decoded(p->work)))
+        rc = psti_work_step(p->work, &p->kit, NULL);
+    return rc < 0 ? rc : 0;
+}
+
+static uint8_t *ring_take(probe *p, size_t bytes)
+{
+    if (bytes > RING)
+        return NULL;
+    if (p->ring_at + bytes > RING)
+        p->ring_at = 0;
+    uint8_t *at = p->ring.data + p->ring_at;
+    p->ring_at += (bytes + 63) & ~(size_t)63;
+    return at;
+}
+
+/* What a cache would copy of a sample that is ready for finish. */
+static void keep_augmented(probe *p, probe_cost *c)
+{
+    const psti_plan_output *outputs;
+    const int count = psti_plan_outputs(p->plan, &outputs);
+    const double since = cpu_now();
+    for (int i = 0; i < count; i++) {
+        const psti_field *field = psti_work_field(p->work, i);
+        if (!p->inputs[outputs[i].input].bytes || !field || !field->data)
+            continue;
+        uint8_t *to = ring_take(p, field->bytes);
+        if (to)
+            memcpy(to, field->data, field->bytes);
+        c->augmented += (double)field->bytes;
+    }
+    c->keep_s = cpu_now() - since;
+}
+
+static void finish(probe *p, probe_cost *c)
+{
+    const psti_plan_output *outputs;
+    const int count = psti_plan_outputs(p->plan, &outputs);
+    const double since = cpu_now();
+    for (int i = 0; i < count; i++) {
+        int64_t shape[PST_MAX_RANK];
+        if (!p->inputs[outputs[i].input].bytes)
+            continue;
+        const size_t bytes = psti_work_shape(p->work, i, shape);
+        uint8_t *to = ring_take(p, bytes);
+        if (to)
+            psti_work_finish(p->work, &p->kit, i, to);
+        c->out += (double)bytes;
+    }
+    c->finish_s = cpu_now() - since;
+}
+
+static void from_encoded(probe *p, int64_t id, uint64_t epoch, probe_cost *c)
+{
+    const psti_rng_key key = key_of(p, id, epoch);
+    double since = cpu_now();
+    c->rc = read_sample(p, id, c);
+    c->read_s = cpu_now() - since;
+    if (c->rc < 0)
+        return;
+    since = cpu_now();
+    psti_work_set_id(p->work, id);
+    c->rc = psti_work_start(p->work, &p->kit, p->plan, &key, p->inputs, NULL);
+    if (c->rc == 0)
+        c->rc = steps(p, false);
+    c->crop_s = cpu_now() - since;
+    if (c->rc == 0) {
+        finish(p, c);
+        keep_augmented(p, c);
+    }
+    psti_work_clear(p->work, &p->kit, KEEP);
+}
+
+/* ---- by way of the decoded form -------------------------------------------------------------- */
+
+/* Copies what the decoded stages made into the store. */
+static int keep_decoded(probe *p, kept *k, probe_cost *c)
+{
+    const int count = psti_plan_decoded_pictures(p->plan);
+    for (int i = 0; i < count; i++) {
+        const psti_decoded made = psti_work_decoded(p->work, i);
+        const size_t row = (size_t)made.field.shape[1] * (size_t)made.field.shape[2] *
+                           psti_dtype_bytes(made.field.dtype);
+        const size_t rows = (size_t)made.field.shape[0];
+        if (row * rows + 128 > STORE - p->store_at)
+            return -ENOSPC;
+        k->picture[i] = made;
+        psti_field *field = &k->picture[i].field;
+        field->data = p->store.data + p->store_at;
+        field->stride = row;
+        field->bytes = row * rows;
+        for (size_t y = 0; y < rows; y++)
+            memcpy(field->data + y * row, made.field.data + y * made.field.stride, row);
+        p->store_at += (field->bytes + 127) & ~(size_t)63;
+        c->decoded += (double)field->bytes;
+    }
+    return 0;
+}
+
+static void make_decoded(probe *p, int64_t id, uint64_t epoch, kept *k, probe_cost *c)
+{
+    const psti_rng_key key = key_of(p, id, epoch);
+    probe_cost ignored = {0};
+    if (c->rc < 0 || read_sample(p, id, &ignored) < 0)
+        return;
+    const double since = cpu_now();
+    psti_work_set_id(p->work, id);
+    int rc = psti_work_start(p->work, &p->kit, p->plan, &key, p->inputs, NULL);
+    if (rc == 0)
+        rc = psti_work_whole(p->work, &p->kit, true, NULL);
+    if (rc >= 0)
+        rc = steps(p, true);
+    if (rc >= 0 && psti_work_sound(p->work))
+        rc = keep_decoded(p, k, c);
+    if (rc < 0)
+        c->decoded = 0;
+    c->full_s = cpu_now() - since;
+    psti_work_clear(p->work, &p->kit, KEEP);
+}
+
+static void from_decoded(probe *p, int64_t id, uint64_t epoch, const kept *k, probe_cost *c)
+{
+    const psti_rng_key key = key_of(p, id, epoch);
+    const double since = cpu_now();
+    psti_work_set_id(p->work, id);
+    int rc = psti_work_start_decoded(p->work, &p->kit, p->plan, &key, p->inputs, k->picture, NULL);
+    if (rc == 0)
+        rc = steps(p, false);
+    c->augment_s = cpu_now() - since;
+    if (rc < 0)
+        c->decoded = 0;
+    psti_work_clear(p->work, &p->kit, KEEP);
+}
+
+/* ---- a group --------------------------------------------------------------------------------- */
+
+void probe_run(probe *p, const int64_t *ids, int count, uint64_t epoch, probe_cost *out)
+{
+    memset(out, 0, (size_t)count * sizeof *out);
+    for (int i = 0; i < count; i++)
+        from_encoded(p, ids[i], epoch, &out[i]);
+    if (!psti_plan_decoded_pictures(p->plan) ||
+        psti_buf_need(PSTI_MEM_ENGINE, &p->store, STORE) < 0)
+        return;
+    p->store_at = 0;
+    for (int i = 0; i < count; i++)
+        make_decoded(p, ids[i], epoch, &p->kept[i], &out[i]);
+    for (int i = 0; i < count; i++)
+        if (out[i].rc == 0 && out[i].decoded > 0)
+            from_decoded(p, ids[i], epoch, &p->kept[i], &out[i]);
+}

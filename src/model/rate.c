@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What a split gives. A delivered sample takes CPU seconds, seconds of the source and bytes through
+ * the memory; each resource allows its own number of deliveries a second, reading and computing
+ * overlap, so the smallest is the capacity. Jobs share it evenly up to what each can take. How
+ * often a sample is prepared per delivery depends on the jobs' rates, and these on it: a few rounds
+ * find both. Pure. */
+#include <math.h>
+#include <stddef.h>
+
+#include "model/model_priv.h"
+
+enum { ROUNDS = 32 };
+static const double spread_default = 0.02, reach_default = 0.04;
+
+/* ---- checking -------------------------------------------------------------------------------- */
+
+static bool sound(double value)
+{
+    return isfinite(value) && value >= 0;
+}
+
+const char *psti_model_check(const psti_model_input *in)
+{
+    const struct {
+        const char *name;
+        double value;
+        bool needed;
+    } all[] = {
+        {"samples", in->samples, true},
+        {"cache_bytes", in->cache_bytes, false},
+        {"cores", in->cores, true},
+        {"encoded bytes", in->bytes[E], true},
+        {"decoded bytes", in->bytes[D], false},
+        {"augmented bytes", in->bytes[A], false},
+        {"out_bytes", in->out_bytes, false},
+        {"read_s", in->read_s, false},
+        {"crop_s", in->crop_s, false},
+        {"full_s", in->full_s, false},
+        {"augment_s", in->augment_s, false},
+        {"keep_s", in->keep_s, false},
+        {"finish_s", in->finish_s, false},
+        {"other_s", in->other_s, false},
+        {"source_bytes_s", in->source_bytes_s, false},
+        {"source_request_s", in->source_request_s, false},
+        {"memory_bytes_s", in->memory_bytes_s, false},
+        {"spread", in->sharing.spread, false},
+        {"reach", in->sharing.reach, false},
+        {"cached", in->sharing.cached, false},
+        {"preparations", in->sharing.preparations, false},
+    };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (!sound(all[i].value) || (all[i].needed && all[i].value == 0))
+            return all[i].name;
+    if (in->crop_s + in->finish_s + in->other_s <= 0)
+        return "crop_s";
+    if (in->jobs < 1 || in->jobs > PSTI_MODEL_JOBS)
+        return "jobs";
+    for (int j = 0; j < in->jobs; j++)
+        if (!sound(in->consumer[j]))
+            return "consumer";
+    return NULL;
+}
+
+/* ---- sharing --------------------------------------------------------------------------------- */
+
+/* How much of what sharing could save is not saved: 1 with nothing cached, 0 at the bound. In step
+ * (1): jobs on one permutation that go at the same speed; the more they differ the less of it. */
+static double missed(const psti_model_sharing *s, double in_step, double cached)
+{
+    const double reach = s->reach > 0 ? s->reach : reach_default;
+    const double spread = s->spread > 0 ? s->spread : spread_default;
+    const double substituted = reach / (reach + cached);
+    const double in_order = cached < spread ? 1 - cached / spread : 0;
+    const double saved = in_order < substituted ? substituted - in_order : 0;
+    return substituted - in_step * saved;
+}
+
+/* From one measured point to others: the same curve, its reach taken from the measurement. */
+static double missed_measured(const psti_model_sharing *s, double bound, double cached)
+{
+    double at = bound < 1 ? (s->preparations - bound) / (1 - bound) : 0;
+    at = at < 1e-4 ? 1e-4 : at > 0.9999 ? 0.9999 : at;
+    const double reach = s->cached * at / (1 - at);
+    return reach / (reach + cached);
+}
+
+/* How much of the deliveries that could be shared belongs to jobs that keep up with the fastest:
+ * all of it at the same speed, nothing from a tenth slower on. */
+static double keeping_up(const double *rates, int jobs, double most)
+{
+    double sum = -most, close = -most;
+    for (int j = 0; j < jobs; j++) {
+        const double near = (rates[j] / most - 0.9) / 0.1;
+        sum += rates[j];
+        close += near > 0 ? near * rates[j] : 0;
+    }
+    return sum > 0 ? close / sum : 0;
+}
+
+double psti_model_preparations(const psti_model_sharing *sharing, const double *rates, int jobs,
+                               double cached)
+{
+    double sum = 0, most = 0;
+    for (int j = 0; j < jobs; j++) {
+        sum += rates[j];
+        most = rates[j] > most ? rates[j] : most;
+    }
+    if (jobs < 2 || !(sum > 0) || !(cached > 0))
+        return 1;
+    const double bound = most / sum;
+    const double rest = sharing->preparations > 0 && sharing->cached > 0
+                            ? missed_measured(sharing, bound, cached)
+                            : missed(sharing, keeping_up(rates, jobs, most), cached);
+    return bound + (1 - bound) * rest;
+}
+
+/* ---- costs ----------------------------------------------------------------------------------- */
+
+double model_source_s(const psti_model_input *in)
+{
+    const double bytes = in->source_bytes_s > 0 ? in->bytes[E] / in->source_bytes_s : 0;
+    return bytes + in->source_request_s;
+}
+
+prep_cost model_prep(const psti_model_input *in, double encoded, double decoded)
+{
+    const double d = decoded / in->samples, e = encoded / in->samples, s = 1 - d - e;
+    return (prep_cost){
+        .cpu_s = d * in->augment_s + (e + s) * in->crop_s + s * in->read_s,
+        .source_s = s * model_source_s(in),
+        .bytes = d * in->bytes[D] + (e + 2 * s) * in->bytes[E] + in->bytes[A],
+    };
+}
+
+/* While the cache fills, the first preparation of each sample finds nothing; it makes the decoded
+ * form where the split has room for one. Later ones, by other jobs, find it. */
+static prep_cost first_prep(const psti_model_input *in, double encoded, double decoded, double each)
+{
+    const double first = each > 1 ? 1 / each : 1, d = decoded / in->samples;
+    const prep_cost later = model_prep(in, encoded, decoded);
+    return (prep_cost){
+        .cpu_s = first * (in->read_s + d * (in->full_s + in->augment_s) + (1 - d) * in->crop_s) +
+                 (1 - first) * later.cpu_s,
+        .source_s = first * model_source_s(in) + (1 - first) * later.source_s,
+        .bytes = first * (2 * in->bytes[E] + 2 * d * in->bytes[D] + in->bytes[A]) +
+                 (1 - first) * later.bytes,
+    };
+}
+
+double model_entries(const psti_model_input *in, int form, double share)
+{
+    if (!(in->bytes[form] > 0))
+        return 0;
+    const double entries = share * in->cache_bytes / in->bytes[form];
+    return entries < in->samples ? entries : in->samples;
+}
+
+/* ---- rates ----------------------------------------------------------------------------------- */
+
+/* Deals a capacity out: no job gets more than it takes, what one leaves goes to the others. */
+static double deal(const psti_model_input *in, double capacity, double *job)
+{
+    double given = 0, level = 0;
+    bool full[PSTI_MODEL_JOBS] = {false};
+    int open = in->jobs;
+    for (bool again = true; again && open > 0;) {
+        again = false;
+        level = (capacity - given) / open;
+        for (int j = 0; j < in->jobs; j++) {
+            if (full[j] || in->consumer[j] == 0 || in->consumer[j] > level)
+                continue;
+            full[j] = again = true;
+            given += in->consumer[j];
+            open--;
+        }
+    }
+    double total = 0;
+    for (int j = 0; j < in->jobs; j++) {
+        job[j] = full[j] ? in->consumer[j] : level;
+        total += job[j];
+    }
+    return total;
+}
+
+static void costs(const psti_model_input *in, bool steady, bool shared, psti_model_rate *r)
+{
+    const double q = r->preparations;
+    const prep_cost prep = steady ? model_prep(in, r->entries[E], r->entries[D])
+                                  : first_prep(in, r->entries[E], r->entries[D], q * in->jobs);
+    const double keep_s = shared ? in->keep_s : 0;
+    r->cpu_s = (q * (prep.cpu_s + keep_s) + in->finish_s + in->other_s) / in->cores;
+    r->source_s = q * prep.source_s;
+    const double bytes = q * prep.bytes + in->bytes[A] + in->out_bytes;
+    r->memory_s = in->memory_bytes_s > 0 ? bytes / in->memory_bytes_s : 0;
+    r->binding = r->cpu_s >= r->source_s ? PSTI_MODEL_CPU : PSTI_MODEL_SOURCE;
+    double most = r->cpu_s >= r->source_s ? r->cpu_s : r->source_s;
+    if (r->memory_s > most) {
+        r->binding = PSTI_MODEL_MEMORY;
+        most = r->memory_s;
+    }
+    r->capacity = 1 / most;
+}
+
+/* The preparations per delivery that the jobs come to if they begin with r->preparations of them.
+ */
+static double round_trip(const psti_model_input *in, bool steady, double cached, psti_model_rate *r)
+{
+    costs(in, steady, in->jobs > 1 && cached > 0, r);
+    r->total = deal(in, r->capacity, r->job);
+    return psti_model_preparations(&in->sharing, r->job, in->jobs, cached);
+}
+
+/* Rates and preparations depend on each other. The more preparations, the less is delivered, the
+ * more alike are the jobs, the better they share: so there is one place where both agree, and
+ * halving finds it. Mostly the first guess is right: jobs that all want more are alike anyway. */
+static void settle(const psti_model_input *in, bool steady, psti_model_rate *r)
+{
+    const double cached = r->entries[A] / in->samples, close = 1e-9;
+    double low = 1.0 / in->jobs, high = 1;
+    r->preparations = 1;
+    r->preparations = round_trip(in, steady, cached, r);
+    for (int round = 0; round < ROUNDS; round++) {
+        const double q = round_trip(in, steady, cached, r);
+        if (fabs(q - r->preparations) < close)
+            break;
+        if (q > r->preparations)
+            low = r->preparations;
+        else
+            high = r->preparations;
+        r->preparations = (low + high) / 2;
+    }
+    if (r->total < r->capacity * (1 - 1e-9))
+        r->binding = PSTI_MODEL_CONSUMER;
+}
+
+void psti_model_evaluate(const psti_model_input *in, const psti_model_split *split, bool steady,
+                         psti_model_rate *out)
+{
+    *out = (psti_model_rate){0};
+    for (int form = 0; form < PSTI_MODEL_FORMS; form++)
+        out->entries[form] = model_entries(in, form, split->share[form]);
+    if (in->jobs < 2)
+        out->entries[A] = 0; /* nobody else would take them */
+    const double left = in->samples - out->entries[D];
+    out->entries[E] = out->entries[E] < left ? out->entries[E] : left;
+    settle(in, steady, out);
+    const double q = out->preparations;
+    out->from[A] = 1 - q;
+    const double found = steady ? 1 : 1 - 1 / (q * in->jobs > 1 ? q * in->jobs : 1);
+    out->from[D] = q * found * out->entries[D] / in->samples;
+    out->from[E] = q * found * out->entries[E] / in->samples;
+    out->from_source = 1 - out->from[A] - out->from[D] - out->from[E];
+}
