@@ -731,7 +731,7 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         double source;
-    } limits[] = {{"cores", 0}, {"both", 1}, {"source", 3}};
+    } limits[] = {{"cores", 0}, {"both", 1.5}, {"source", 3}};
     static const double shares[] = {0.05, 0.2, 0.6};
     const scene jobs[] = {
         {.jobs = 1, .rate = {1}, .window = 0.1},

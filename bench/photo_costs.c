@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/engine_priv.h"
 #include "engine/probe.h"
 
 enum { DRAWS_MOST = 64 };
@@ -49,7 +48,7 @@ static void print_row(const probe_cost *c, int draws, int stride)
 static int table(psti_dataset *data, const field_choice *choice, const psti_plan *plan, int draws)
 {
     probe *p;
-    if (probe_new(data, choice, plan, 1, &p) < 0)
+    if (probe_new(data, choice, plan, 1, 64 << 20, &p) < 0)
         return 1;
     const int64_t samples = psti_dataset_count(data);
     probe_cost *costs = calloc((size_t)draws * PROBE_GROUP, sizeof *costs);

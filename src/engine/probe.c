@@ -12,7 +12,6 @@
 
 enum {
     KEEP = 64 << 20,  /* bytes that work and kit may hold */
-    RING = 16 << 20,  /* where results go: more than the caches hold */
     STORE = 128 << 20 /* most for kept pictures of a group */
 };
 
@@ -31,7 +30,7 @@ struct probe {
     bool kit_up;
     psti_fetch *fetch; /* of a dataset that fetches */
     psti_buf bytes[PSTI_FIELDS_MAX], ring, store;
-    size_t ring_at, store_at;
+    size_t ring_bytes, ring_at, store_at;
     psti_input inputs[PSTI_FIELDS_MAX];
     kept kept[PROBE_GROUP];
 };
@@ -44,22 +43,22 @@ static double cpu_now(void)
 }
 
 int probe_new(psti_dataset *data, const field_choice *choice, const psti_plan *plan, uint64_t seed,
-              probe **out)
+              size_t ring, probe **out)
 {
     probe *p = psti_calloc(PSTI_MEM_ENGINE, 1, sizeof *p);
     if (!p)
         return -ENOMEM;
-    *p = (probe){.data = data, .choice = choice, .plan = plan, .seed = seed};
+    *p = (probe){.data = data, .choice = choice, .plan = plan, .seed = seed, .ring_bytes = ring};
     p->work = psti_work_new();
     p->kit_up = p->work && psti_kit_init(&p->kit) == 0;
     if (psti_dataset_fetches(data))
         p->fetch = psti_calloc(PSTI_MEM_ENGINE, 1, sizeof *p->fetch);
     if (!p->kit_up || (psti_dataset_fetches(data) && !p->fetch) ||
-        psti_buf_need(PSTI_MEM_ENGINE, &p->ring, RING) < 0) {
+        psti_buf_need(PSTI_MEM_ENGINE, &p->ring, ring) < 0) {
         probe_free(p);
         return -ENOMEM;
     }
-    memset(p->ring.data, 0, RING); /* its pages are there before the clock runs */
+    memset(p->ring.data, 0, ring); /* its pages are there before the clock runs */
     *out = p;
     return 0;
 }
@@ -150,9 +149,9 @@ static int steps(probe *p, bool decoded_only)
 
 static uint8_t *ring_take(probe *p, size_t bytes)
 {
-    if (bytes > RING)
+    if (bytes > p->ring_bytes)
         return NULL;
-    if (p->ring_at + bytes > RING)
+    if (p->ring_at + bytes > p->ring_bytes)
         p->ring_at = 0;
     uint8_t *at = p->ring.data + p->ring_at;
     p->ring_at += (bytes + 63) & ~(size_t)63;

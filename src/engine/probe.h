@@ -15,9 +15,10 @@ typedef struct probe_cost {
 
 typedef struct probe probe;
 
-/* data, choice and plan stay the caller's and valid. One thread at a time per probe. */
+/* data, choice and plan stay the caller's and valid. One thread at a time per probe. ring: bytes
+ * that results are written to in turn; more than the processor's caches hold, as batches are. */
 int probe_new(psti_dataset *data, const field_choice *choice, const psti_plan *plan, uint64_t seed,
-              probe **out);
+              size_t ring, probe **out);
 void probe_free(probe *p); /* NULL is fine */
 /* Measures so many samples, at most PROBE_GROUP. All are prepared from encoded bytes first, then
  * decoded whole and kept, then prepared from what was kept: so that a kept picture has left the

@@ -25,7 +25,7 @@ typedef struct psti_model_sharing {
     double spread; /* equal jobs on one permutation: how far the last is behind the first, as a
                       share of an epoch (0 = 0.02); the bound is reached at a = spread */
     double reach;  /* other jobs: the cached share at which half of the possible gain is reached
-                      (0 = 0.04) */
+                      (0 = 0.035) */
     /* Measured by an engine while it ran with this share of the samples cached in augmented form;
      * replaces both (preparations 0 = not measured). */
     double cached, preparations;

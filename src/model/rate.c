@@ -10,7 +10,7 @@
 #include "model/model_priv.h"
 
 enum { ROUNDS = 32 };
-static const double spread_default = 0.02, reach_default = 0.04;
+static const double spread_default = 0.02, reach_default = 0.035;
 
 /* ---- checking -------------------------------------------------------------------------------- */
 

@@ -2,6 +2,7 @@
  * The reader's front: chooses a backend, and the one way to open and compare a file that both of
  * them use. submit is called from any thread. */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -99,6 +100,17 @@ int psti_read_now(const psti_extent *at, uint8_t *buf)
 int psti_read_try(const psti_extent *at, uint8_t *buf)
 {
     return read_whole(at, true, buf);
+}
+
+int psti_read_forget(const psti_extent *at)
+{
+    int fd;
+    const int rc = psti_extent_open(at, false, &fd);
+    if (rc)
+        return rc;
+    const int error = posix_fadvise(fd, (off_t)at->offset, (off_t)at->length, POSIX_FADV_DONTNEED);
+    psti_extent_close(at, fd);
+    return -error;
 }
 
 /* ---- the front ---------------------------------------------------------------------------------

@@ -177,5 +177,8 @@ void psti_reader_close(psti_reader *reader);
 int psti_read_now(const psti_extent *at, uint8_t *buf);
 /* The same, but -EAGAIN rather than wait for a disk. */
 int psti_read_try(const psti_extent *at, uint8_t *buf);
+/* Asks the system to let go of what it holds of the extent in memory, so that the next read comes
+ * from where the bytes lie. A wish: it may be ignored. */
+int psti_read_forget(const psti_extent *at);
 
 #endif
