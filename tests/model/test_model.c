@@ -299,7 +299,7 @@ static void one_job_never_gets_augmented_entries(void)
         psti_model_solve(&in, &answer);
         psti_model_values(&in, &answer, value);
         CHECK(answer.split.share[A] == 0 && answer.rate.entries[A] == 0 && value[A] == 0);
-        CHECK(answer.corner[A].preparations == 1);
+        CHECK(answer.corner[A].preparations == 1 && answer.corner[A].entries[A] == 0);
         CHECK(near(answer.corner[A].capacity, answer.none.capacity));
     }
 }

@@ -121,6 +121,17 @@ static void equations_give_the_known_values(void)
         check_vector(&vectors[i]);
 }
 
+static void every_node_adds_its_cores(void)
+{
+    psti_paper_input in = in_house(2);
+    in.cache = in.nic = in.gpu = 0; /* no limit: the cores are left */
+    in.samples = 1e6;
+    psti_paper_rate rate;
+    psti_paper_evaluate(&in, &splits[1], &rate);
+    CHECK(near(rate.form[PSTI_MODEL_DECODED], 2 * 4050));
+    CHECK(near(rate.form[PSTI_MODEL_ENCODED], 2 * 2132));
+}
+
 static void counts_add_up_to_the_dataset(void)
 {
     psti_paper_input in = azure();
@@ -213,6 +224,7 @@ static void no_cache_has_an_answer(void)
 int main(void)
 {
     RUN(equations_give_the_known_values);
+    RUN(every_node_adds_its_cores);
     RUN(counts_add_up_to_the_dataset);
     RUN(gradient_bytes_slow_links_down);
     RUN(exact_solver_is_never_below_the_grid);
