@@ -80,10 +80,7 @@ def labels(got):
 
 
 def pause_after_claim(monkeypatch, *claims):
-    """For each (epoch, place): the worker that claims that place stops before it does anything with it.
-
-    Workers take one sample at a time: one that stops would keep the others it took from those who go on."""
-    monkeypatch.setattr(_map_worker, "_MOST_AT_ONCE", 1)
+    """For each (epoch, place): the worker that claims that place stops before it does anything with it."""
     pauses = {(epoch << _tasks.FILLED_BITS) + place: Pause() for epoch, place in claims}
     swap_if = _map_worker.atomic_swap_if
 
