@@ -317,6 +317,27 @@ int choose_rank(const char *text, pst_job_options *opts)
     return CLI_OK;
 }
 
+int choose_forms(const char *text, double forms[3])
+{
+    double share[3];
+    int length = 0;
+    if (text == NULL)
+        return CLI_OK;
+    if (sscanf(text, "%lf:%lf:%lf%n", &share[0], &share[1], &share[2], &length) != 3 ||
+        text[length] != '\0')
+        return fail_usage("--forms takes three percentages, encoded:decoded:augmented, as in "
+                          "0:60:40, not '%s'",
+                          text);
+    for (int i = 0; i < 3; i++) {
+        if (!(share[i] >= 0 && share[i] <= 100))
+            return fail_usage("--forms %s: percentages are from 0 to 100", text);
+        forms[i] = share[i] / 100;
+    }
+    if (share[0] + share[1] + share[2] <= 0)
+        return fail_usage("--forms %s leaves the cache empty; --cache 0 turns it off", text);
+    return CLI_OK;
+}
+
 static int take_policy(const char *term, pst_job_options *opts)
 {
     int64_t count = 0;

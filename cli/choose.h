@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What the feed's option texts mean: --sampler, --rank, --on-error. */
+ * What the feed's option texts mean: --sampler, --rank, --forms, --on-error. */
 #ifndef CLI_CHOOSE_H
 #define CLI_CHOOSE_H
 
@@ -15,6 +15,8 @@ typedef struct choice {
  * nothing is changed. */
 int choose_sampler(const char *text, const pst_dataset *data, pst_job_options *opts, choice *out);
 int choose_rank(const char *text, pst_job_options *opts);
+/* Percent of the cache for each form, as in 0:60:40. */
+int choose_forms(const char *text, double forms[3]);
 int choose_on_error(const char *text, pst_job_options *opts);
 void choice_fini(choice *c);
 

@@ -21,12 +21,12 @@
 
 typedef struct feed_values {
     const char *data, *pipeline, *split, *fields, *sampler, *rank, *on_error, *ledger, *save_state,
-        *load_state, *index_dir;
+        *load_state, *index_dir, *group, *forms;
     int64_t batch, epochs, start_epoch, workers, max_batches, io_depth, ready_depth, reorder_window,
         draws;
     uint64_t seed, memory, cache;
     double step_ms;
-    int order, ends, io;
+    int order, ends, io, sampling;
     bool json, quiet;
 } feed_values;
 
@@ -56,6 +56,9 @@ static int open_engine(feed *f)
     opts.workers = (int)f->v->workers;
     opts.io_depth = (int)f->v->io_depth;
     opts.io = f->v->io;
+    const int exit_code = choose_forms(f->v->forms, opts.forms);
+    if (exit_code != CLI_OK)
+        return exit_code;
     if (pst_engine_new(&opts, &f->engine, &err) < 0)
         return fail_error(&err);
     pst_engine_settings(f->engine, &f->report.settings);
@@ -78,6 +81,8 @@ static int fill_options(feed *f)
     o->ends = v->ends;
     o->ready_depth = (int)v->ready_depth;
     o->reorder_window = v->reorder_window;
+    o->sampling = v->sampling;
+    o->group = v->group;
     int exit_code = choose_rank(v->rank, o);
     if (exit_code == CLI_OK)
         exit_code = choose_on_error(v->on_error, o);
@@ -300,7 +305,8 @@ static int run_feed(const void *values)
 
 static const char *const order_words[] = {"strict", "ready", NULL}; /* as pst_order */
 static const char *const ends_words[] = {"default", "drop", "pad", "short", NULL}; /* as pst_ends */
-static const char *const io_words[] = {"auto", "uring", "threads", NULL};          /* as pst_io */
+static const char *const sampling_words[] = {"plain", "opportunistic", NULL}; /* as pst_sampling */
+static const char *const io_words[] = {"auto", "uring", "threads", NULL};     /* as pst_io */
 
 #define AT(field) offsetof(feed_values, field)
 static const arg_operand operands[] = {
@@ -328,6 +334,12 @@ static const arg_option options[] = {
              "shuffle (default), sequential, subset:FILE, subset:ID,ID,…, weighted:FILE[,draws=N], "
              "weighted-once:FILE[,draws=N], "
              "weighted:balanced, given:FILE, repeat:K; joined by +"),
+    OPT_WORD("sampling", "plain|opportunistic", AT(sampling), sampling_words, "plain",
+             "opportunistic: samples that other jobs of the engine have prepared come first, each "
+             "still once an epoch; needs --order ready and --cache"),
+    OPT_TEXT("group", "NAME", AT(group), NULL,
+             "opportunistic: share only with jobs of this group (default: with all that have the "
+             "same data and pipeline)"),
     OPT_INT("draws", "N", AT(draws), 0, 1e15, "0",
             "weighted samplers: samples an epoch; 0 = as many as there are"),
     OPT_TEXT("rank", "R/W", AT(rank), NULL, "be rank R of W (default 0/1)"),
@@ -342,8 +354,11 @@ static const arg_option options[] = {
     OPT_BYTES("memory", "BYTES", AT(memory), "0",
               "budget for everything, as in 512M or 2GiB; 0 = a quarter of what the process may "
               "have, at most 8 GiB"),
-    OPT_CACHE(AT(cache), "part of the budget for decoded samples, which are then neither read nor "
-                         "decoded again; auto = what the rest leaves"),
+    OPT_CACHE(AT(cache), "part of the budget for samples that are kept in memory, in the form that "
+                         "saves most; auto = what the rest leaves"),
+    OPT_TEXT("forms", "E:D:A", AT(forms), NULL,
+             "most that encoded, decoded and augmented samples may have of the cache, in percent, "
+             "as in 0:60:40 (default: as it pays)"),
     OPT_INT("ready-depth", "N", AT(ready_depth), 0, 64, "0",
             "batches prepared ahead; 0 = 4, less if memory is short"),
     OPT_WORD("io", "auto|uring|threads", AT(io), io_words, "auto", "how files are read"),
@@ -357,8 +372,10 @@ static const arg_option options[] = {
              "raise; skip:N leaves out up to N bad samples; retry:N tries failed reads again; "
              "skip:N,retry:M does both"),
     OPT_HEADING("Output"),
-    OPT_TEXT("ledger", "FILE", AT(ledger), NULL,
-             "one line per sample: epoch, step, rank, slot, id, key, crc32c, tab-separated"),
+    OPT_TEXT(
+        "ledger", "FILE", AT(ledger), NULL,
+        "one line per sample: epoch, step, rank, slot, id, key, crc32c, and with opportunistic "
+        "sampling the preparation's number, tab-separated"),
     OPT_TEXT("save-state", "FILE", AT(save_state), NULL,
              "at the end, or at Ctrl-C: where to go on from"),
     OPT_TEXT("load-state", "FILE[,FILE…]", AT(load_state), NULL,

@@ -46,7 +46,7 @@ int ledger_open(ledger *l, const char *path, uint64_t seed, const char *pipeline
     setvbuf(l->file, l->buffer, _IOFBF, BUFFER);
     fprintf(l->file, "# penstock ledger 1\n# seed\t%" PRIu64 "\n# pipeline\t", seed);
     put_key(l->file, pipeline, strlen(pipeline));
-    fputs("\n# epoch\tstep\trank\tslot\tid\tkey\tcrc32c\n", l->file);
+    fputs("\n# epoch\tstep\trank\tslot\tid\tkey\tcrc32c[\tpreparation]\n", l->file);
     return CLI_OK;
 }
 
@@ -69,7 +69,11 @@ int ledger_batch(ledger *l, const pst_batch_desc *desc)
                 slot_valid(desc, slot) ? "" : "# pad\t", desc->epoch, desc->step, desc->rank, slot,
                 slot_id(desc, slot));
         put_key(l->file, key, length);
-        fprintf(l->file, "\t%08x\n", slot_crc(desc, slot));
+        fprintf(l->file, "\t%08x", slot_crc(desc, slot));
+        const int64_t number = slot_preparation(desc, slot);
+        if (number >= 0)
+            fprintf(l->file, "\t%" PRId64, number);
+        fputc('\n', l->file);
     }
     return check(l);
 }

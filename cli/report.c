@@ -51,8 +51,11 @@ static void print_rate(const report *r)
     if (r->settings.cache_bytes > 0)
         printf("  cache        %s samples in %s; %.1f %% came from it\n",
                text_count(a, r->stats.cache_entries), text_bytes(b, r->stats.cache_bytes),
-               100 * share_of((double)r->stats.cache_hits,
-                              (double)(r->stats.cache_hits + r->stats.cache_misses)));
+               100 * share_of((double)(r->stats.cache_hits + r->stats.shared_hits),
+                              (double)(r->stats.preparations + r->stats.shared_hits)));
+    if (r->stats.shared_hits > 0)
+        printf("  shared       %s samples came as other jobs had prepared them\n",
+               text_count(a, r->stats.shared_hits));
     if (r->pads > 0)
         printf("  padding      %s slots\n", text_count(a, r->pads));
     if (r->stats.warnings > 0)
@@ -130,6 +133,11 @@ static void json_measures(json *j, const report *r)
     json_uint(j, "bytes_read", r->stats.bytes_read);
     json_uint(j, "cache_hits", r->stats.cache_hits);
     json_uint(j, "cache_misses", r->stats.cache_misses);
+    json_uint(j, "preparations", r->stats.preparations);
+    json_uint(j, "encoded_hits", r->stats.encoded_hits);
+    json_uint(j, "decoded_hits", r->stats.cache_hits);
+    json_uint(j, "augmented_hits", r->stats.shared_hits);
+    json_uint(j, "evictions", r->stats.evictions);
     json_uint(j, "cache_bytes", r->stats.cache_bytes);
     json_uint(j, "cache_entries", r->stats.cache_entries);
     json_uint(j, "fresh_batches", r->stats.fresh_batches);

@@ -4,15 +4,25 @@
 
 #include "slots.h"
 
+static int64_t number_of(const pst_batch_desc *desc, const char *name, uint32_t slot)
+{
+    int64_t number = -1;
+    size_t bytes = 0;
+    const pst_field *field = pst_batch_find(desc, name);
+    const void *at = field ? pst_batch_slot(desc, field, slot, &bytes) : NULL;
+    if (at != NULL && bytes == sizeof number)
+        memcpy(&number, at, sizeof number);
+    return number;
+}
+
 int64_t slot_id(const pst_batch_desc *desc, uint32_t slot)
 {
-    int64_t id = -1;
-    size_t bytes = 0;
-    const pst_field *field = pst_batch_find(desc, "id");
-    const void *at = field ? pst_batch_slot(desc, field, slot, &bytes) : NULL;
-    if (at != NULL && bytes == sizeof id)
-        memcpy(&id, at, sizeof id);
-    return id;
+    return number_of(desc, "id", slot);
+}
+
+int64_t slot_preparation(const pst_batch_desc *desc, uint32_t slot)
+{
+    return number_of(desc, "preparation", slot);
 }
 
 bool slot_valid(const pst_batch_desc *desc, uint32_t slot)
@@ -122,7 +132,7 @@ void slot_pack(const pst_batch_desc *desc, const pst_field *field, uint32_t slot
 static bool is_payload(const pst_field *field)
 {
     return strcmp(field->name, "id") != 0 && strcmp(field->name, "key") != 0 &&
-           strcmp(field->name, "valid") != 0;
+           strcmp(field->name, "valid") != 0 && strcmp(field->name, "preparation") != 0;
 }
 
 uint32_t slot_crc(const pst_batch_desc *desc, uint32_t slot)

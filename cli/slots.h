@@ -9,6 +9,8 @@
 
 #include "penstock.h"
 
+/* -1 where preparations are not shared. */
+int64_t slot_preparation(const pst_batch_desc *desc, uint32_t slot);
 int64_t slot_id(const pst_batch_desc *desc, uint32_t slot);
 bool slot_valid(const pst_batch_desc *desc, uint32_t slot);
 /* The key's bytes, not terminated. */

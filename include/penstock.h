@@ -182,10 +182,12 @@ typedef struct pst_engine_options {
                    */
     int io_depth; /* reads in flight (0..1024; 0 = 32) */
     int io;       /* pst_io (default PST_IO_AUTO) */
-    uint64_t cache_bytes; /* of the budget, for decoded samples, which stay as long as the engine
+    uint64_t cache_bytes; /* of the budget, for samples in the form that is worth most per byte
                              (64 KiB..memory less 16 MiB, or PST_CACHE_AUTO; 0 = none). Without
                              memory_bytes the budget is at least this and what auto would leave
                              beside a cache */
+    double forms[3]; /* most of the cache that encoded, decoded and augmented samples may have, each
+                        a share (0..1; all 0 = as it is worth) */
 } pst_engine_options;
 
 /* What was asked for and what it became on this machine. */
@@ -195,12 +197,16 @@ typedef struct pst_settings {
     int workers, io_depth, io;
     uint64_t memory_bytes;
     uint64_t cache_bytes; /* the most that the cache may come to; 0 = none */
+    double forms[3];      /* as asked for */
     char cpu[16];         /* kernels in use: "c", "avx2", "avx512" */
 } pst_settings;
 
 PST_API void pst_engine_options_init(pst_engine_options *opts);
 /* opts may be NULL. The engine starts its threads at once. */
 PST_API int pst_engine_new(const pst_engine_options *opts, pst_engine **out, pst_error *err);
+/* Looks at everything that the running engine keeps books of; 0, or how much does not agree, each
+ * thing told in a line to *text, which is malloc'ed (pst_free) and may be NULL. */
+PST_API int pst_engine_check(pst_engine *engine, char **text);
 /* Closes every job that is still open (no call on one may be under way), waits for the threads.
  * NULL is fine. Batches still held stay valid. */
 PST_API void pst_engine_free(pst_engine *engine);
@@ -427,6 +433,16 @@ typedef enum pst_sampler {
     PST_GIVEN          /* `ids` is the order itself, used as it stands */
 } pst_sampler;
 
+/* Which of the samples that are left comes next. */
+typedef enum pst_sampling {
+    PST_SAMPLING_PLAIN = 0, /* the next of the sampler's order */
+    /* One that another job of the group has prepared, where there is one: jobs on the same data
+     * with the same pipeline do each other's work. Every sample still comes once an epoch, and no
+     * preparation twice to one job. Needs ready order and a cache; batches get a field
+     * "preparation", and random draws belong to preparations. */
+    PST_SAMPLING_OPPORTUNISTIC = 1
+} pst_sampling;
+
 typedef struct pst_job_options {
     size_t size;          /* sizeof(pst_job_options) */
     const char *pipeline; /* required */
@@ -466,6 +482,8 @@ typedef struct pst_job_options {
     const pst_call *calls; /* the functions that call(...) names, copied; they and what user points
                               to are needed until the job is closed (NULL = none) */
     int call_count;        /* (0..256; 0) */
+    int sampling;          /* pst_sampling (default plain) */
+    const char *group;     /* opportunistic: jobs of one name share preparations (NULL = "") */
 } pst_job_options;
 
 typedef struct pst_stage_stats {
@@ -490,6 +508,12 @@ typedef struct pst_job_stats {
     uint64_t cache_hits, cache_misses; /* samples that began from their decoded form, or did not */
     uint64_t cache_bytes, cache_entries; /* of the engine: taken from the budget; samples in it */
     uint64_t read_away_ns; /* of the stage read: while the workers did something else */
+    /* Samples met so far, in what is prepared ahead too: that were prepared for this job; that came
+     * as others had prepared them. */
+    uint64_t preparations, shared_hits;
+    uint64_t encoded_hits;                   /* samples that began from their stored bytes */
+    uint64_t form_entries[3], form_bytes[3]; /* of the engine: encoded, decoded, augmented */
+    uint64_t evictions;                      /* of the engine */
 } pst_job_stats;
 
 /* How an image becomes what the pipeline asks for, once its last op is done. For an element x of

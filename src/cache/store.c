@@ -1,45 +1,59 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Entries by key. Finding walks a table that is only added to; reserving, publishing and growing
- * are under one lock, a few times a sample in the first epoch and not at all afterwards. Worker
- * threads; pixels are copied by the caller, outside the lock. */
+ * Entries and their life: reserved by one, then ready for all, or unfit; pinned while in use; gone
+ * when something worth more needs the room. */
 #include <errno.h>
+#include <math.h>
 #include <string.h>
 
 #include "cache/cache_priv.h"
 #include "core/memory.h"
 
-enum { TABLE_LEAST = 1024 };
-
-static bool same_key(const psti_cache_key *a, const psti_cache_key *b)
+void psti_cache_lock(psti_cache *cache)
 {
-    return a->sample.lo == b->sample.lo && a->sample.hi == b->sample.hi &&
-           a->form.lo == b->form.lo && a->form.hi == b->form.hi;
+    pthread_mutex_lock(&cache->lock);
 }
 
-static size_t slot_of(const table *t, const psti_cache_key *key)
+void psti_cache_unlock(psti_cache *cache)
 {
-    return (size_t)(key->sample.lo ^ psti_mix64(key->form.lo)) & t->mask;
+    pthread_mutex_unlock(&cache->lock);
 }
 
-/* Its place, or the free one where it belongs. There is always a free one. */
-static size_t probe(const table *t, const psti_cache_key *key, psti_cache_entry **found)
-{
-    for (size_t i = slot_of(t, key);; i = (i + 1) & t->mask) {
-        *found = atomic_load_explicit(&t->at[i], memory_order_acquire);
-        if (!*found || same_key(&(*found)->key, key))
-            return i;
-    }
-}
+/* ---- finding --------------------------------------------------------------------------------- */
 
-const psti_cache_entry *psti_cache_find(const psti_cache *cache, const psti_cache_key *key,
-                                        bool *open)
+psti_cache_entry *psti_cache_find(psti_cache *cache, const psti_cache_key *key, bool *open)
 {
-    psti_cache_entry *entry;
-    probe(atomic_load_explicit(&cache->table, memory_order_acquire), key, &entry);
+    pthread_mutex_lock(&cache->lock);
+    psti_cache_entry *entry = books_find(cache, key);
     *open = !entry;
-    if (!entry || atomic_load_explicit(&entry->state, memory_order_acquire) != ENTRY_READY)
-        return NULL;
+    if (entry && entry->state == ENTRY_READY)
+        entry->pins++;
+    else
+        entry = NULL;
+    pthread_mutex_unlock(&cache->lock);
     return entry;
+}
+
+void psti_cache_pin_locked(psti_cache_entry *entry)
+{
+    entry->pins++;
+}
+
+bool psti_cache_pinned_locked(const psti_cache_entry *entry)
+{
+    return entry->pins > 0;
+}
+
+static void unpin_locked(psti_cache *cache, psti_cache_entry *entry)
+{
+    if (--entry->pins == 0 && entry->state == ENTRY_DOOMED)
+        entry_drop(cache, entry);
+}
+
+void psti_cache_unpin(psti_cache *cache, psti_cache_entry *entry)
+{
+    pthread_mutex_lock(&cache->lock);
+    unpin_locked(cache, entry);
+    pthread_mutex_unlock(&cache->lock);
 }
 
 const psti_decoded *psti_cache_pictures(const psti_cache_entry *entry, int *count)
@@ -53,58 +67,41 @@ psti_decoded *psti_cache_fill(psti_cache_entry *entry)
     return entry->pictures;
 }
 
-/* ---- the table ---------------------------------------------------------------------------------
- */
-
-static table *table_new(psti_cache *cache, size_t slots, table *before)
+uint8_t *psti_cache_fill_bytes(psti_cache_entry *entry)
 {
-    const size_t bytes = sizeof(table) + slots * sizeof(psti_cache_entry *);
-    if (cache->spec.take(cache->spec.user, bytes, bytes) != bytes)
-        return NULL;
-    table *t = psti_pages_alloc(PSTI_MEM_CACHE, bytes);
-    if (!t) {
-        cache->spec.give(cache->spec.user, bytes);
-        return NULL;
-    }
-    t->before = before;
-    t->mask = slots - 1;
-    t->bytes = bytes;
-    atomic_fetch_add_explicit(&cache->taken, bytes, memory_order_relaxed);
-    return t;
+    return (uint8_t *)entry + cache_align(sizeof *entry);
 }
 
-/* Room for one more at half load; false when there is none. */
-static bool grow_locked(psti_cache *cache)
+const uint8_t *psti_cache_bytes(const psti_cache_entry *entry, size_t *size)
 {
-    table *now = atomic_load_explicit(&cache->table, memory_order_relaxed);
-    if (2 * (now->used + 1) <= now->mask + 1)
-        return true;
-    table *larger = table_new(cache, 2 * (now->mask + 1), now);
-    if (!larger) { /* then there is no room for anything */
-        atomic_store_explicit(&cache->refused, 0, memory_order_relaxed);
-        atomic_store_explicit(&cache->largest, 0, memory_order_relaxed);
-        return false;
-    }
-    for (size_t i = 0; i <= now->mask; i++) {
-        psti_cache_entry *entry = atomic_load_explicit(&now->at[i], memory_order_relaxed), *there;
-        if (entry)
-            atomic_store_explicit(&larger->at[probe(larger, &entry->key, &there)], entry,
-                                  memory_order_relaxed);
-    }
-    larger->used = now->used;
-    atomic_store_explicit(&cache->table, larger, memory_order_release);
-    return true;
+    *size = entry->plain;
+    return (const uint8_t *)entry + cache_align(sizeof *entry);
 }
 
-/* ---- filling ------------------------------------------------------------------------------------
- */
-
-/* Bytes of header and pixels; false when they pass what a size can hold. */
-static bool measure(const psti_decoded *pictures, int count, size_t *out)
+const psti_cache_key *psti_cache_entry_key(const psti_cache_entry *entry)
 {
-    size_t total = cache_align(sizeof(psti_cache_entry) + (size_t)count * sizeof *pictures);
-    for (int i = 0; i < count; i++) {
-        const psti_field *f = &pictures[i].field;
+    return &entry->key;
+}
+
+void psti_cache_set_note(psti_cache_entry *entry, uint64_t note)
+{
+    entry->note = note;
+}
+
+uint64_t psti_cache_note(const psti_cache_entry *entry)
+{
+    return entry->note;
+}
+
+/* ---- filling --------------------------------------------------------------------------------- */
+
+/* Bytes of head and content; false when they pass what a size can hold. */
+static bool measure(const psti_cache_content *content, size_t *out)
+{
+    size_t total =
+        cache_align(sizeof(psti_cache_entry) + (size_t)content->count * sizeof(psti_decoded));
+    for (int i = 0; i < content->count; i++) {
+        const psti_field *f = &content->pictures[i].field;
         size_t bytes = psti_dtype_bytes(f->dtype);
         for (int d = 0; d < f->rank; d++)
             if (f->shape[d] < 0 || !psti_mul(bytes, (size_t)f->shape[d], &bytes))
@@ -113,15 +110,18 @@ static bool measure(const psti_decoded *pictures, int count, size_t *out)
             return false;
     }
     *out = total;
-    return true;
+    return content->count || (psti_add(total, content->bytes, out) && psti_add(*out, ALIGN, out));
 }
 
-static void lay_out(psti_cache_entry *entry, const psti_decoded *pictures, int count)
+static void lay_out(psti_cache_entry *entry, const psti_cache_content *content)
 {
-    uint8_t *at = (uint8_t *)entry + cache_align(sizeof *entry + (size_t)count * sizeof *pictures);
-    for (int i = 0; i < count; i++) {
+    uint8_t *at = (uint8_t *)entry +
+                  cache_align(sizeof *entry + (size_t)content->count * sizeof(psti_decoded));
+    entry->count = content->count;
+    entry->plain = content->count ? 0 : content->bytes;
+    for (int i = 0; i < content->count; i++) {
         psti_decoded *mine = &entry->pictures[i];
-        *mine = pictures[i];
+        *mine = content->pictures[i];
         psti_field *f = &mine->field;
         f->stride = (size_t)f->shape[1] * (size_t)f->shape[2] * psti_dtype_bytes(f->dtype);
         f->bytes = (size_t)f->shape[0] * f->stride;
@@ -130,85 +130,242 @@ static void lay_out(psti_cache_entry *entry, const psti_decoded *pictures, int c
     }
 }
 
-static bool has_room(const psti_cache *cache, uint64_t bytes)
+static double density_of(const psti_cache_owner *owner, double weight)
 {
-    return bytes < atomic_load_explicit(&cache->refused, memory_order_relaxed) ||
-           bytes <= atomic_load_explicit(&cache->largest, memory_order_relaxed);
+    return atomic_load_explicit(&owner->density, memory_order_relaxed) *
+           (owner->spec.weight ? weight : 1);
 }
 
-bool psti_cache_has_room(const psti_cache *cache, const psti_decoded *pictures, int count)
+bool psti_cache_has_room(psti_cache *cache, const psti_cache_owner *owner,
+                         const psti_cache_content *content, double weight)
 {
     size_t bytes;
-    return measure(pictures, count, &bytes) && has_room(cache, bytes);
+    if (!measure(content, &bytes))
+        return false;
+    if (owner->spec.form == PSTI_AUGMENTED)
+        return true;
+    return bytes < atomic_load_explicit(&cache->refused, memory_order_relaxed) ||
+           density_of(owner, weight) > atomic_load_explicit(&cache->floor, memory_order_relaxed);
 }
 
-static psti_cache_entry *add_locked(psti_cache *cache, const psti_cache_key *key, size_t bytes)
+static psti_cache_entry *add_locked(psti_cache *cache, psti_cache_owner *owner,
+                                    const psti_cache_key *key, size_t bytes, double density)
 {
-    psti_cache_entry *entry;
-    if (!grow_locked(cache))
+    const bool keyed = key && owner->spec.form != PSTI_AUGMENTED;
+    if ((keyed && books_find(cache, key)) || !books_make_room(cache))
         return NULL;
-    table *t = atomic_load_explicit(&cache->table, memory_order_relaxed);
-    const size_t i = probe(t, key, &entry);
-    if (entry)
+    block *b = evict_for(cache, owner->spec.form, bytes, density);
+    if (!b) {
+        if (bytes < atomic_load_explicit(&cache->refused, memory_order_relaxed))
+            atomic_store_explicit(&cache->refused, bytes, memory_order_relaxed);
         return NULL;
-    entry = cache_alloc_locked(cache, bytes);
-    if (!entry)
-        return NULL;
-    entry->key = *key;
-    entry->count = 0;
-    entry->bytes = cache_align(bytes);
-    atomic_init(&entry->state, ENTRY_MAKING);
-    atomic_store_explicit(&t->at[i], entry, memory_order_release);
-    t->used++;
+    }
+    psti_cache_entry *entry = (psti_cache_entry *)b;
+    memset((uint8_t *)entry + sizeof *b, 0, sizeof *entry - sizeof *b);
+    if (key)
+        entry->key = *key;
+    entry->keyed = keyed;
+    entry->owner = owner;
+    entry->pins = 1;
+    entry->state = ENTRY_MAKING;
+    cache->form_making[owner->spec.form] += b->bytes;
+    books_add(cache, entry);
     return entry;
 }
 
-psti_cache_entry *psti_cache_reserve(psti_cache *cache, const psti_cache_key *key,
-                                     const psti_decoded *pictures, int count)
+psti_cache_entry *psti_cache_reserve(psti_cache *cache, psti_cache_owner *owner,
+                                     const psti_cache_key *key, const psti_cache_content *content,
+                                     double weight)
 {
     size_t bytes;
-    if (!measure(pictures, count, &bytes) || !has_room(cache, bytes))
+    if (!measure(content, &bytes))
         return NULL;
     pthread_mutex_lock(&cache->lock);
-    psti_cache_entry *entry = add_locked(cache, key, bytes);
+    psti_cache_entry *entry = add_locked(cache, owner, key, bytes, density_of(owner, weight));
+    if (entry) /* others look no further than key and state until it is ready */
+        lay_out(entry, content);
     pthread_mutex_unlock(&cache->lock);
-    if (!entry)
-        return NULL;
-    /* Others see the entry, but look no further than its key until it is ready. */
-    entry->count = count;
-    lay_out(entry, pictures, count);
     return entry;
+}
+
+void psti_cache_publish_locked(psti_cache *cache, psti_cache_entry *entry)
+{
+    if (entry->state != ENTRY_MAKING)
+        return; /* doomed meanwhile: its owner closed */
+    entry->state = ENTRY_READY;
+    cache->form_making[entry->owner->spec.form] -= entry->block.bytes;
+    cache->form_entries[entry->owner->spec.form]++;
+    cache->form_bytes[entry->owner->spec.form] += entry->block.bytes;
 }
 
 void psti_cache_publish(psti_cache *cache, psti_cache_entry *entry)
 {
-    atomic_store_explicit(&entry->state, ENTRY_READY, memory_order_release);
-    atomic_fetch_add_explicit(&cache->entries, 1, memory_order_relaxed);
+    pthread_mutex_lock(&cache->lock);
+    psti_cache_publish_locked(cache, entry);
+    pthread_mutex_unlock(&cache->lock);
 }
 
-void psti_cache_abandon(psti_cache *cache, psti_cache_entry *entry)
+/* Out of all figures; freed with its last pin. */
+static void doom(psti_cache *cache, psti_cache_entry *entry)
 {
-    const size_t head = cache_align(sizeof *entry);
+    const psti_form form = entry->owner->spec.form;
+    if (entry->state == ENTRY_DOOMED)
+        return;
+    if (entry->state == ENTRY_READY) {
+        cache->form_entries[form]--;
+        cache->form_bytes[form] -= entry->block.bytes;
+    } else if (entry->state == ENTRY_MAKING) {
+        cache->form_making[form] -= entry->block.bytes;
+    }
+    entry->state = ENTRY_DOOMED;
+    if (entry->pins == 0)
+        entry_drop(cache, entry);
+}
+
+void psti_cache_retire_locked(psti_cache *cache, psti_cache_entry *entry)
+{
+    doom(cache, entry);
+}
+
+void psti_cache_abandon(psti_cache *cache, psti_cache_entry *entry, bool unfit)
+{
     pthread_mutex_lock(&cache->lock);
-    cache_return_locked(cache, (uint8_t *)entry + head, entry->bytes - head);
-    entry->bytes = head;
-    atomic_store_explicit(&entry->state, ENTRY_UNFIT, memory_order_release);
+    entry->pins--;
+    if (unfit && entry->keyed && entry->state == ENTRY_MAKING) {
+        cache->form_making[entry->owner->spec.form] -= entry->block.bytes;
+        entry->state = ENTRY_UNFIT;
+        entry->count = 0;
+        entry->plain = 0;
+        arena_trim(&cache->arena, &entry->block, sizeof *entry);
+    } else {
+        entry_drop(cache, entry);
+    }
     pthread_mutex_unlock(&cache->lock);
 }
 
 void psti_cache_retry(psti_cache *cache)
 {
     atomic_store_explicit(&cache->refused, UINT64_MAX, memory_order_relaxed);
+    atomic_store_explicit(&cache->floor, 0, memory_order_relaxed);
 }
 
-void psti_cache_stats_get(const psti_cache *cache, psti_cache_stats *out)
+void psti_cache_caps(psti_cache *cache, const uint64_t bytes[PSTI_FORMS])
 {
-    out->bytes = atomic_load_explicit(&cache->taken, memory_order_relaxed);
-    out->entries = atomic_load_explicit(&cache->entries, memory_order_relaxed);
+    pthread_mutex_lock(&cache->lock);
+    memcpy(cache->form_cap, bytes, sizeof cache->form_cap);
+    pthread_mutex_unlock(&cache->lock);
 }
 
-/* ---- making and freeing -------------------------------------------------------------------------
- */
+void psti_cache_target(psti_cache *cache, uint64_t bytes)
+{
+    pthread_mutex_lock(&cache->lock);
+    cache->augmented_target = bytes;
+    pthread_mutex_unlock(&cache->lock);
+}
+
+double psti_cache_floor(const psti_cache *cache)
+{
+    return atomic_load_explicit(&cache->floor, memory_order_relaxed);
+}
+
+/* ---- giving back ----------------------------------------------------------------------------- */
+
+static uint64_t held(const psti_cache *cache)
+{
+    return cache->arena.taken + cache->books;
+}
+
+void psti_cache_shrink(psti_cache *cache, uint64_t bytes)
+{
+    pthread_mutex_lock(&cache->lock);
+    if (held(cache) > bytes)
+        arena_purge(&cache->arena, held(cache) - bytes);
+    while (held(cache) > bytes && evict_least(cache))
+        arena_purge(&cache->arena, UINT64_MAX);
+    pthread_mutex_unlock(&cache->lock);
+}
+
+void psti_cache_clear(psti_cache *cache)
+{
+    pthread_mutex_lock(&cache->lock);
+    for (size_t i = cache->all_count; i-- > 0;)
+        if (cache->all[i]->pins == 0 && cache->all[i]->state == ENTRY_READY)
+            entry_drop(cache, cache->all[i]);
+    arena_purge(&cache->arena, UINT64_MAX);
+    pthread_mutex_unlock(&cache->lock);
+    psti_cache_retry(cache);
+}
+
+/* ---- owners ---------------------------------------------------------------------------------- */
+
+static psti_cache_owner *owner_named(psti_cache *cache, const psti_cache_owner_spec *spec)
+{
+    for (psti_cache_owner *o = cache->owners; o; o = o->next)
+        if (spec->form != PSTI_AUGMENTED && o->spec.form == spec->form &&
+            o->spec.name.lo == spec->name.lo && o->spec.name.hi == spec->name.hi)
+            return o;
+    return NULL;
+}
+
+/* Owners that nobody uses and that have no entries any more. */
+static void sweep_owners(psti_cache *cache)
+{
+    for (psti_cache_owner **at = &cache->owners; *at;) {
+        psti_cache_owner *o = *at;
+        if (o->users || o->entries) {
+            at = &o->next;
+            continue;
+        }
+        *at = o->next;
+        psti_free(o);
+    }
+}
+
+psti_cache_owner *psti_cache_owner_open(psti_cache *cache, const psti_cache_owner_spec *spec)
+{
+    pthread_mutex_lock(&cache->lock);
+    sweep_owners(cache);
+    psti_cache_owner *o = owner_named(cache, spec);
+    if (!o && (o = psti_calloc(PSTI_MEM_CACHE, 1, sizeof *o))) {
+        o->spec = *spec;
+        atomic_init(&o->density, 0);
+        o->next = cache->owners;
+        cache->owners = o;
+    }
+    if (o)
+        o->users++;
+    pthread_mutex_unlock(&cache->lock);
+    return o;
+}
+
+void psti_cache_owner_close(psti_cache *cache, psti_cache_owner *owner)
+{
+    if (!owner)
+        return;
+    pthread_mutex_lock(&cache->lock);
+    if (--owner->users == 0)
+        atomic_store_explicit(&owner->density, 0, memory_order_relaxed);
+    for (size_t i = cache->all_count; owner->users == 0 && i-- > 0;) {
+        psti_cache_entry *e = cache->all[i];
+        if (e->owner == owner && !e->keyed && e->state != ENTRY_DOOMED)
+            doom(cache, e);
+    }
+    sweep_owners(cache);
+    pthread_mutex_unlock(&cache->lock);
+    psti_cache_retry(cache);
+}
+
+void psti_cache_owner_value(psti_cache_owner *owner, double density)
+{
+    atomic_store_explicit(&owner->density, density, memory_order_relaxed);
+}
+
+bool psti_cache_owner_wanted(const psti_cache_owner *owner)
+{
+    return atomic_load_explicit(&owner->density, memory_order_relaxed) > 0;
+}
+
+/* ---- making, freeing, figures ---------------------------------------------------------------- */
 
 int psti_cache_new(const psti_cache_spec *spec, psti_cache **out)
 {
@@ -217,10 +374,11 @@ int psti_cache_new(const psti_cache_spec *spec, psti_cache **out)
         return -ENOMEM;
     pthread_mutex_init(&cache->lock, NULL);
     cache->spec = *spec;
+    cache->random = (uint64_t)(uintptr_t)cache;
+    for (int f = 0; f < PSTI_FORMS; f++)
+        cache->form_cap[f] = UINT64_MAX;
     psti_cache_retry(cache);
-    table *first = table_new(cache, TABLE_LEAST, NULL);
-    atomic_init(&cache->table, first);
-    if (!first) {
+    if (arena_init(&cache->arena, &cache->spec) < 0 || books_init(cache) < 0) {
         psti_cache_free(cache);
         return -ENOMEM;
     }
@@ -232,14 +390,40 @@ void psti_cache_free(psti_cache *cache)
 {
     if (!cache)
         return;
-    cache_slabs_free(cache);
-    for (table *t = atomic_load(&cache->table); t;) {
-        table *before = t->before;
-        const size_t bytes = t->bytes;
-        psti_pages_free(PSTI_MEM_CACHE, t, bytes);
-        cache->spec.give(cache->spec.user, bytes);
-        t = before;
+    books_fini(cache);
+    arena_fini(&cache->arena);
+    while (cache->owners) {
+        psti_cache_owner *o = cache->owners;
+        cache->owners = o->next;
+        psti_free(o);
     }
     pthread_mutex_destroy(&cache->lock);
     psti_free(cache);
+}
+
+void psti_cache_stats_get(psti_cache *cache, psti_cache_stats *out)
+{
+    pthread_mutex_lock(&cache->lock);
+    *out = (psti_cache_stats){
+        .bytes = held(cache), .evictions = cache->evictions, .books = cache->books};
+    for (int f = 0; f < PSTI_FORMS; f++) {
+        out->form_entries[f] = cache->form_entries[f];
+        out->form_bytes[f] = cache->form_bytes[f];
+        out->entries += cache->form_entries[f];
+    }
+    pthread_mutex_unlock(&cache->lock);
+}
+
+int psti_cache_check(psti_cache *cache, FILE *out)
+{
+    size_t blocks;
+    pthread_mutex_lock(&cache->lock);
+    int wrong = arena_check(&cache->arena, out, &blocks) + books_check(cache, out);
+    if (!wrong && blocks != cache->all_count) {
+        wrong++;
+        if (out)
+            fprintf(out, "cache: %zu blocks in use for %zu entries\n", blocks, cache->all_count);
+    }
+    pthread_mutex_unlock(&cache->lock);
+    return wrong;
 }

@@ -162,6 +162,32 @@ void psti_pages_free(psti_tag tag, void *memory, size_t bytes)
     note_free(tag, bytes);
 }
 
+void *psti_space_reserve(psti_tag tag, size_t bytes)
+{
+    if (must_fail())
+        return NULL;
+    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED)
+        return NULL;
+    madvise(memory, bytes, MADV_NOHUGEPAGE); /* its user counts single pages */
+    note_alloc(tag, 0);
+    return memory;
+}
+
+void psti_space_drop(void *at, size_t bytes)
+{
+    madvise(at, bytes, MADV_DONTNEED);
+}
+
+void psti_space_release(psti_tag tag, void *memory, size_t bytes)
+{
+    if (!memory)
+        return;
+    munmap(memory, bytes);
+    note_free(tag, 0);
+}
+
 int psti_buf_need(psti_tag tag, psti_buf *buf, size_t bytes)
 {
     size_t want, cap;

@@ -39,6 +39,12 @@ void psti_free(void *memory);
 void *psti_pages_alloc(psti_tag tag, size_t bytes) __attribute__((warn_unused_result));
 void psti_pages_free(psti_tag tag, void *memory, size_t bytes);
 
+/* Address space without memory: pages are taken when they are first written, and given back by
+ * psti_space_drop, after which they read as zero. Whoever uses it counts its own bytes. */
+void *psti_space_reserve(psti_tag tag, size_t bytes) __attribute__((warn_unused_result));
+void psti_space_drop(void *at, size_t bytes); /* whole pages */
+void psti_space_release(psti_tag tag, void *memory, size_t bytes);
+
 /* A buffer that only grows; contents are not kept when it does. */
 typedef struct psti_buf {
     uint8_t *data;

@@ -24,7 +24,8 @@ int pst_engine_new(const pst_engine_options *opts, pst_engine **out, pst_error *
     const bool by_itself = opts && opts->cache_bytes == PST_CACHE_AUTO;
     const psti_pool_spec spec = {settings.workers, settings.io_depth, settings.io,
                                  settings.memory_bytes,
-                                 by_itself ? PST_CACHE_AUTO : settings.cache_bytes};
+                                 by_itself ? PST_CACHE_AUTO : settings.cache_bytes,
+                                 {settings.forms[0], settings.forms[1], settings.forms[2]}};
     rc = psti_pool_new(&spec, &engine->pool, err);
     if (rc < 0) {
         pst_engine_free(engine);
@@ -33,6 +34,16 @@ int pst_engine_new(const pst_engine_options *opts, pst_engine **out, pst_error *
     engine->settings.io = psti_pool_io(engine->pool);
     *out = engine;
     return 0;
+}
+
+int pst_engine_check(pst_engine *engine, char **text)
+{
+    size_t bytes;
+    FILE *out = text ? open_memstream(text, &bytes) : NULL;
+    const int wrong = psti_pool_check(engine->pool, out);
+    if (out)
+        fclose(out);
+    return wrong;
 }
 
 void pst_engine_free(pst_engine *engine)

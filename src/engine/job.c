@@ -73,12 +73,16 @@ static int check_options(const pst_job_options *o, pst_error *err)
         {"raw_finish", o->raw_finish, 0, 1},
         {"leases", o->leases, 0, 64},
         {"no_cache", o->no_cache, 0, 1},
+        {"sampling", o->sampling, PST_SAMPLING_PLAIN, PST_SAMPLING_OPPORTUNISTIC},
         {"call_count", o->call_count, 0, o->calls ? CALLS_MOST : 0},
     };
     for (size_t i = 0; i < sizeof bounds / sizeof *bounds; i++)
         if (bounds[i].value < bounds[i].low || bounds[i].value > bounds[i].high)
             return out_of_range(err, bounds[i].name, bounds[i].value, bounds[i].low,
                                 bounds[i].high);
+    if (o->group && strlen(o->group) >= PST_NAME_BYTES)
+        return psti_fail(err, -EINVAL, "options", NULL, "a group's name has at most %d bytes",
+                         PST_NAME_BYTES - 1);
     if (o->first_epoch > UINT32_MAX || o->epochs > UINT32_MAX)
         return psti_fail(err, -EINVAL, "options", NULL, "epochs are numbered 0..2^32-1");
     return check_calls(o, err);
@@ -172,6 +176,7 @@ static int open_feed(pst_job *job, const pst_job_options *o, pst_error *err)
         .draw_id = o->draw_id,
         .leases = o->leases ? o->leases : 1,
         .cache = !o->no_cache,
+        .shares = o->sampling == PST_SAMPLING_OPPORTUNISTIC,
         .bad = note_bad,
         .user = job,
     };
@@ -183,6 +188,8 @@ static int open_feed(pst_job *job, const pst_job_options *o, pst_error *err)
     if (o->leave_mix || o->raw_finish) /* a batch op mixes finished values */
         psti_plan_leave_mix(spec.plan);
     spec.form = psti_plan_decoded_form(spec.plan, job->pipeline);
+    spec.augmented = psti_plan_augmented_form(spec.plan, job->pipeline);
+    snprintf(spec.group, sizeof spec.group, "%s", o->group ? o->group : "");
     if (o->raw_finish)
         psti_plan_raw_finish(spec.plan);
     rc = make_order(job, o, &spec.order, err);

@@ -75,6 +75,15 @@ static int check_cache(const pst_settings *s, pst_error *err)
                      (double)s->cache_bytes / 0x1p20, (double)s->memory_bytes / 0x1p20);
 }
 
+static int check_forms(const double forms[3], pst_error *err)
+{
+    for (int i = 0; i < 3; i++)
+        if (!(forms[i] >= 0 && forms[i] <= 1))
+            return psti_fail(err, -EINVAL, "settings", NULL,
+                             "forms are shares of the cache, each from 0 to 1; not %g", forms[i]);
+    return 0;
+}
+
 static int check(const pst_engine_options *o, const pst_settings *s, pst_error *err)
 {
     if (o->size != sizeof *o)
@@ -88,6 +97,9 @@ static int check(const pst_engine_options *o, const pst_settings *s, pst_error *
                          o->io_depth);
     if (o->io < PST_IO_AUTO || o->io > PST_IO_THREADS)
         return psti_fail(err, -EINVAL, "settings", NULL, "io must be auto, uring or threads");
+    const int rc = check_forms(o->forms, err);
+    if (rc < 0)
+        return rc;
     if (s->memory_bytes < MEMORY_LEAST)
         return psti_fail(err, PST_EBUDGET, "settings", NULL,
                          "a budget of %.1f MiB is too small; at least 16 MiB",
@@ -124,6 +136,7 @@ int pst_settings_resolve(const pst_engine_options *opts, pst_settings *out, pst_
     out->io_depth = o.io_depth ? o.io_depth : 32;
     out->io = o.io;
     out->memory_bytes = resolve_memory(&o, out->may_have);
+    memcpy(out->forms, o.forms, sizeof out->forms);
     out->cache_bytes = resolve_cache(&o, out->memory_bytes);
     snprintf(out->cpu, sizeof out->cpu, "%s", psti_cpu_name(psti_cpu_level()));
     return check(&o, out, err);

@@ -74,6 +74,11 @@ int psti_plan_decoded_pictures(const psti_plan *plan);
 /* Names the decoded form: the pipeline's fingerprint of it, and the pictures that it consists of.
  */
 psti_id128 psti_plan_decoded_form(const psti_plan *plan, const psti_pipeline *pipeline);
+/* Pictures of the augmented form: one per output that is a picture. 0 where the pixels before
+ * finish are not all there is to a sample: something is laid over finished values. */
+int psti_plan_augmented_pictures(const psti_plan *plan);
+/* Names it: the pipeline's fingerprint up to finish, and the outputs that it consists of. */
+psti_id128 psti_plan_augmented_form(const psti_plan *plan, const psti_pipeline *pipeline);
 /* Decodes pictures whole even where a window would do: for tests that compare both ways. Before the
  * plan is shared. */
 void psti_plan_force_full(psti_plan *plan, bool force);
@@ -143,6 +148,13 @@ int psti_work_start(psti_work *work, psti_kit *kit, const psti_plan *plan, const
 int psti_work_start_decoded(psti_work *work, psti_kit *kit, const psti_plan *plan,
                             const psti_rng_key *key, const psti_input *inputs,
                             const psti_decoded *pictures, pst_error *err);
+/* The same for a sample that is there in augmented form: only finish is left. pictures: as
+ * psti_work_augmented gave them. */
+int psti_work_start_augmented(psti_work *work, const psti_plan *plan, const psti_input *inputs,
+                              const psti_decoded *pictures, pst_error *err);
+/* The augmented form, once every stage has run: how many pictures; theirs are the work's own
+ * pixels. */
+int psti_work_augmented(const psti_work *work, psti_decoded *pictures);
 /* Bytes that the remaining stages will take beyond the inputs: the work's buffers, libraries,
  * scratch. Upper bound. After start. */
 size_t psti_work_need(const psti_work *work);

@@ -375,6 +375,10 @@ struct psti_work {
     int open_picture;
 };
 
+/* work.c: room for a sample of the plan, and its inputs; of pictures nothing is read. */
+int psti_work_take(psti_work *work, const psti_plan *plan, const psti_input *inputs,
+                   pst_error *err);
+
 static inline psti_step *psti_work_at(const psti_work *work, int stage, int picture)
 {
     return &work->steps[stage * work->plan->picture_count + picture];

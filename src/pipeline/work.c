@@ -233,15 +233,33 @@ static int start(psti_work *work, psti_kit *kit, const psti_rng_key *key, const 
     return rc;
 }
 
+static void begin(psti_work *work)
+{
+    work->plan = NULL;
+    work->cursor = 0;
+    work->whole = work->grew = false;
+    work->kit_id = 0;
+}
+
+int psti_work_take(psti_work *work, const psti_plan *plan, const psti_input *inputs, pst_error *err)
+{
+    begin(work);
+    int rc = reserve(work, plan, err);
+    if (rc < 0)
+        return rc;
+    work->plan = plan;
+    rc = take_inputs(work, inputs, true, err);
+    if (rc < 0)
+        work->plan = NULL;
+    return rc;
+}
+
 int psti_work_start_decoded(psti_work *work, psti_kit *kit, const psti_plan *plan,
                             const psti_rng_key *key, const psti_input *inputs,
                             const psti_decoded *pictures, pst_error *err)
 {
     const uint64_t since = psti_now_ns();
-    work->plan = NULL;
-    work->cursor = 0;
-    work->whole = work->grew = false;
-    work->kit_id = 0;
+    begin(work);
     int rc = reserve(work, plan, err);
     if (rc < 0)
         return rc;

@@ -106,3 +106,16 @@ void psti_epoch_at(const psti_epoch *epoch, int64_t position, int64_t *id, uint3
     *id = psti_id_list_at(&order->ids, index);
     *occurrence = earlier * repeat + (uint32_t)(position % repeat);
 }
+
+int64_t psti_epoch_find(const psti_epoch *epoch, int64_t id)
+{
+    const psti_order *order = epoch->order;
+    int64_t index = id;
+    if (order->ids.data)
+        index = order->index_of ? (int64_t)order->index_of[id] - 1 : -1;
+    if (index < 0 || index >= order->count)
+        return -1;
+    return order->sampler == PST_SHUFFLE
+               ? (int64_t)psti_permutation_find(&epoch->permutation, (uint64_t)index)
+               : index;
+}

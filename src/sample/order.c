@@ -298,7 +298,26 @@ void psti_order_free(psti_order *order)
     psti_weights_fini(&order->weights);
     psti_free(order->ids.data);
     psti_free(order->earlier);
+    psti_free(order->index_of);
     psti_free(order);
+}
+
+bool psti_order_invertible(const psti_order *order)
+{
+    return (order->sampler == PST_SHUFFLE || order->sampler == PST_SEQUENTIAL) &&
+           order->repeat == 1 && order->dataset < UINT32_MAX;
+}
+
+int psti_order_invert(psti_order *order)
+{
+    if (!order->ids.data || order->index_of)
+        return 0;
+    order->index_of = psti_calloc(PSTI_MEM_SAMPLE, (size_t)order->dataset, sizeof(uint32_t));
+    if (!order->index_of)
+        return -ENOMEM;
+    for (int64_t i = 0; i < order->count; i++)
+        order->index_of[psti_id_list_at(&order->ids, i)] = (uint32_t)i + 1;
+    return 0;
 }
 
 int64_t psti_order_length(const psti_order *order)

@@ -12,6 +12,7 @@
 
 #include "core/hash.h"
 #include "penstock.h"
+#include "sample/share.h" /* sharing work between jobs */
 
 /* ---- keyed permutation of [0, n): computed, not stored, both ways ------------------------- */
 
@@ -61,6 +62,13 @@ int psti_epoch_open(const psti_order *order, uint64_t epoch, psti_epoch **out, p
 void psti_epoch_close(psti_epoch *epoch);
 /* Position 0..L-1 to sample id and how often that id stood at an earlier position of this epoch. */
 void psti_epoch_at(const psti_epoch *epoch, int64_t position, int64_t *id, uint32_t *occurrence);
+
+/* The other way round, for orders in which a sample stands at most once and not by weight
+ * (psti_order_invertible): the position of a sample, or -1 when it has none. Orders over a list of
+ * ids are inverted once, by psti_order_invert. */
+bool psti_order_invertible(const psti_order *order);
+int psti_order_invert(psti_order *order);
+int64_t psti_epoch_find(const psti_epoch *epoch, int64_t id);
 
 /* ---- deal: positions to ranks, steps and slots --------------------------------------------- */
 

@@ -62,7 +62,8 @@ struct psti_order {
     psti_id128 source;
     psti_id_list ids;
     psti_weights weights;
-    uint32_t *earlier; /* PST_GIVEN with an id that comes twice: how often before, per entry */
+    uint32_t *index_of; /* psti_order_invert: place in ids by id, plus 1; 0 = not in it */
+    uint32_t *earlier;  /* PST_GIVEN with an id that comes twice: how often before, per entry */
 };
 
 /* How often the value of each position came at an earlier one; values are in [0, values). 0 or

@@ -10,7 +10,7 @@
 
 void psti_share_spec_init(psti_share_spec *spec)
 {
-    *spec = (psti_share_spec){.window = 0.05, .window_max = 0.25, .tolerance = 0.03, .probes = 16};
+    *spec = (psti_share_spec){.window = 0.05, .window_max = 0.25, .tolerance = 0.02, .probes = 16};
 }
 
 static bool spec_is_good(const psti_share_spec *s)

@@ -27,7 +27,7 @@ typedef struct psti_share_spec {
     uint64_t room;     /* entries the cache is thought to hold, psti_share_room (0..; 0) */
     double window;     /* substitution window a member starts with, share of samples (0..1; 0.05) */
     double window_max; /* the widest it may become (window..1; 0.25) */
-    double tolerance;  /* correlation of consecutive epochs above which it shrinks (0..1; 0.03) */
+    double tolerance;  /* correlation of consecutive epochs above which it shrinks (0..1; 0.02) */
     uint32_t probes;   /* entries looked at to find a victim (1..1024; 32) */
     uint32_t flags;    /* PSTI_SHARE_…, for experiments and tests (0) */
 } psti_share_spec;

@@ -104,12 +104,18 @@ int layout_make(psti_feed *feed, layout *l, pst_error *err)
     int rc = describe_outputs(feed, l, err);
     if (rc < 0)
         return rc;
-    l->fields = outputs + EXTRA_FIELDS;
+    l->fields = outputs + 3 + (feed->group != NULL);
     size_t at = align_up(sizeof(pst_batch_desc) + (size_t)l->fields * sizeof(pst_field));
     describe(&l->field[outputs], "id", PST_META, PST_I64, PST_LAYOUT_NONE, 0, NULL);
     describe(&l->field[outputs + 2], "valid", PST_META, PST_BOOL, PST_LAYOUT_NONE, 0, NULL);
     if ((rc = place_dense(&l->field[outputs], batch, &at, err)) < 0)
         return rc;
+    if (feed->group) {
+        describe(&l->field[outputs + 3], "preparation", PST_META, PST_I64, PST_LAYOUT_NONE, 0,
+                 NULL);
+        if ((rc = place_dense(&l->field[outputs + 3], batch, &at, err)) < 0)
+            return rc;
+    }
     place_key(&l->field[outputs + 1], batch, psti_dataset_key_max(feed->spec.data), &at);
     if ((rc = place_dense(&l->field[outputs + 2], batch, &at, err)) < 0)
         return rc;
@@ -129,11 +135,12 @@ static int block_arrays(pst_batch *block, const psti_feed *feed)
     block->ids = psti_calloc(PSTI_MEM_BATCH, batch, sizeof *block->ids);
     block->positions = psti_calloc(PSTI_MEM_BATCH, batch, sizeof *block->positions);
     block->starts = psti_calloc(PSTI_MEM_BATCH, batch, sizeof *block->starts);
+    block->numbers = psti_calloc(PSTI_MEM_BATCH, batch, sizeof *block->numbers);
     block->valid = psti_calloc(PSTI_MEM_BATCH, batch, 1);
     if (!feed->layout.dense)
         block->records = psti_calloc(PSTI_MEM_BATCH, batch, sizeof *block->records);
     const bool ok = block->ids && block->positions && block->starts && block->valid &&
-                    (feed->layout.dense || block->records);
+                    block->numbers && (feed->layout.dense || block->records);
     return ok ? 0 : -ENOMEM;
 }
 
@@ -165,6 +172,7 @@ void block_free(pst_batch *block)
     psti_free(block->ids);
     psti_free(block->positions);
     psti_free(block->starts);
+    psti_free(block->numbers);
     psti_free(block->valid);
     psti_free(block->records);
     psti_free(block);
@@ -302,6 +310,9 @@ void block_seal(pst_batch *block, const psti_feed *feed)
             fields[i].data_bytes = fields[i].slot_bytes * slots;
     memcpy(block->base + fields[outputs].data_offset, block->ids, slots * sizeof *block->ids);
     memcpy(block->base + fields[outputs + 2].data_offset, block->valid, slots);
+    if (feed->group)
+        memcpy(block->base + fields[outputs + 3].data_offset, block->numbers,
+               slots * sizeof *block->numbers);
     seal_keys(block, feed, &fields[outputs + 1]);
     fields[outputs + 1].data_bytes =
         (uint64_t)((const int64_t *)(block->base + fields[outputs + 1].offsets_offset))[slots];

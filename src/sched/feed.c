@@ -166,13 +166,19 @@ static int feed_prepare(psti_feed *feed, pst_error *err)
     int rc = psti_dataset_start(feed->spec.data, err);
     if (rc < 0)
         return rc;
+    if (feed->spec.shares && (rc = group_join(feed, err)) < 0)
+        return rc;
     rc = layout_make(feed, &feed->layout, err);
     if (rc < 0)
         return rc;
     feed->way = choose_way(feed);
     feed->cached =
         feed->spec.cache && feed->pool->cache && psti_plan_decoded_pictures(feed->spec.plan) > 0;
-    if (feed->cached && psti_dataset_keep_versions(feed->spec.data) < 0)
+    const bool keeps = feed->spec.cache && feed->pool->cache;
+    if (keeps && psti_dataset_keep_versions(feed->spec.data) < 0)
+        return psti_fail(err, -ENOMEM, "job", NULL, "out of memory while opening the job");
+    if ((feed->cached && form_owner(feed) < 0) ||
+        (keeps && !feed->fetches && stored_owner(feed) < 0))
         return psti_fail(err, -ENOMEM, "job", NULL, "out of memory while opening the job");
     feed->next_epoch = feed->spec.first_epoch;
     feed->end_epoch = feed->spec.epochs ? feed->spec.first_epoch + feed->spec.epochs : UINT64_MAX;
@@ -247,6 +253,7 @@ void psti_feed_close(psti_feed *feed)
     while (feed->inflight > 0)
         pthread_cond_wait(&pool->room, &pool->lock);
     unlink_locked(feed);
+    group_leave_locked(feed);
     while (feed->free_blocks) {
         pst_batch *block = feed->free_blocks;
         feed->free_blocks = block->next;
@@ -258,6 +265,10 @@ void psti_feed_close(psti_feed *feed)
     pthread_mutex_unlock(&pool->lock);
     if (feed->ring)
         ring_unref(feed->ring);
+    if (feed->decoded)
+        psti_cache_owner_close(pool->cache, feed->decoded);
+    if (feed->encoded)
+        psti_cache_owner_close(pool->cache, feed->encoded);
     psti_plan_free(feed->spec.plan);
     psti_order_free(feed->spec.order);
     psti_dataset_unref(feed->spec.data);
@@ -294,6 +305,7 @@ static void lease_locked(psti_feed *feed, run *r, pst_batch *block)
         feed->pads += !block->valid[i];
     }
     feed->batches++;
+    worth_update_locked(feed->pool);
     if (!feed->first_batch_ns)
         feed->first_batch_ns = psti_now_ns() - feed->opened_ns;
     block->run = NULL;
@@ -481,11 +493,17 @@ void psti_feed_stats(psti_feed *feed, pst_job_stats *out)
     out->read_away_ns = feed->read_away_ns;
     out->cache_hits = feed->cache_hits;
     out->cache_misses = feed->cache_misses;
+    out->preparations = feed->prepared;
+    out->shared_hits = feed->shared_hits;
+    out->encoded_hits = feed->stored_hits;
     if (pool->cache) {
         psti_cache_stats cache;
         psti_cache_stats_get(pool->cache, &cache);
         out->cache_bytes = cache.bytes;
         out->cache_entries = cache.entries;
+        memcpy(out->form_entries, cache.form_entries, sizeof out->form_entries);
+        memcpy(out->form_bytes, cache.form_bytes, sizeof out->form_bytes);
+        out->evictions = cache.evictions;
     }
     int count = 0;
     pst_stage_stats *s = out->stages;

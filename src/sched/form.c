@@ -9,7 +9,7 @@
 
 /* ---- what the cache may take ----------------------------------------------------------------- */
 
-enum { CACHE_LEAST = 64 << 10, SLAB_LEAST = 256 << 10, SLAB_MOST = 64 << 20 };
+enum { CACHE_LEAST = 64 << 10 };
 static const uint64_t AUTO_WORK_LEAST = 64ull << 20, AUTO_WORK_MOST = 2ull << 30;
 
 uint64_t psti_cache_auto_work(uint64_t memory_bytes)
@@ -34,7 +34,8 @@ static uint64_t auto_later_locked(const psti_pool *pool)
 
 uint64_t pool_cache_held_locked(const psti_pool *pool)
 {
-    return pool->cache_auto ? pool->cache_taken : pool->cache_limit;
+    return pool->cache_auto ? atomic_load_explicit(&pool->cache_taken, memory_order_relaxed)
+                            : pool->cache_limit;
 }
 
 uint64_t pool_rest_locked(const psti_pool *pool)
@@ -52,47 +53,82 @@ uint64_t pool_budget_for(const psti_pool *pool, uint64_t fixed, uint64_t rest)
     return rest > AUTO_WORK_LEAST && rest > fixed ? 2 * rest : fixed + rest;
 }
 
-static uint64_t room_locked(const psti_pool *pool)
+/* What the cache may have with so many bytes more in the fixed part. */
+static uint64_t allowed_locked(const psti_pool *pool, uint64_t coming)
 {
     if (!pool->cache_auto)
-        return pool->cache_limit - pool->cache_taken;
-    const uint64_t off =
-        pool->fixed + auto_work(pool) + auto_later_locked(pool) + pool->cache_taken;
+        return pool->cache_limit;
+    const uint64_t off = pool->fixed + coming + auto_work(pool) + auto_later_locked(pool);
     return pool->budget.limit > off ? pool->budget.limit - off : 0;
 }
 
-static uint64_t take(void *user, uint64_t least, uint64_t most)
+void pool_cache_yield_locked(psti_pool *pool, uint64_t coming)
+{
+    const uint64_t allowed = allowed_locked(pool, coming);
+    const uint64_t before = atomic_load_explicit(&pool->cache_allowed, memory_order_relaxed);
+    if (!pool->cache || allowed == before)
+        return;
+    atomic_store_explicit(&pool->cache_allowed, allowed, memory_order_relaxed);
+    if (atomic_load_explicit(&pool->cache_taken, memory_order_relaxed) > allowed)
+        psti_cache_shrink(pool->cache, allowed);
+    else
+        psti_cache_retry(pool->cache);
+}
+
+/* Without pool->lock: the cache's lock comes after it. */
+static bool take(void *user, uint64_t bytes)
 {
     psti_pool *pool = user;
-    pthread_mutex_lock(&pool->lock);
-    const uint64_t room = room_locked(pool);
-    uint64_t granted = room < least ? 0 : room < most ? room & ~(uint64_t)4095 : most;
-    granted = granted < least ? 0 : granted;
-    pool->cache_taken += granted;
-    psti_budget_force(&pool->budget, granted); /* the parts add up to the limit */
-    pthread_mutex_unlock(&pool->lock);
-    return granted;
+    uint64_t taken = atomic_load_explicit(&pool->cache_taken, memory_order_relaxed);
+    do {
+        const uint64_t most = atomic_load_explicit(&pool->cache_allowed, memory_order_relaxed);
+        if (taken > most || bytes > most - taken)
+            return false;
+    } while (!atomic_compare_exchange_weak_explicit(&pool->cache_taken, &taken, taken + bytes,
+                                                    memory_order_relaxed, memory_order_relaxed));
+    psti_budget_force(&pool->budget, bytes); /* the parts add up to the limit */
+    return true;
 }
 
 static void give(void *user, uint64_t bytes)
 {
     psti_pool *pool = user;
-    pthread_mutex_lock(&pool->lock);
-    pool->cache_taken -= bytes;
+    atomic_fetch_sub_explicit(&pool->cache_taken, bytes, memory_order_relaxed);
     psti_budget_give(&pool->budget, bytes);
-    pthread_mutex_unlock(&pool->lock);
 }
 
-int pool_cache_open(psti_pool *pool, uint64_t bytes)
+static void set_caps(psti_pool *pool, const double forms[PSTI_FORMS], uint64_t bytes)
+{
+    uint64_t caps[PSTI_FORMS];
+    if (forms[PSTI_ENCODED] + forms[PSTI_DECODED] + forms[PSTI_AUGMENTED] == 0)
+        return;
+    for (int f = 0; f < PSTI_FORMS; f++)
+        caps[f] = forms[f] >= 1 ? UINT64_MAX : (uint64_t)(forms[f] * (double)bytes);
+    psti_cache_caps(pool->cache, caps);
+    pool->keeps_encoded = forms[PSTI_ENCODED] > 0;
+}
+
+int pool_cache_open(psti_pool *pool, uint64_t bytes, const double forms[3])
 {
     pool->cache_auto = bytes == PST_CACHE_AUTO;
     pool->cache_limit = pool->cache_auto ? 0 : bytes;
-    if (!bytes || room_locked(pool) < CACHE_LEAST) /* auto in a small budget: none */
+    const uint64_t allowed = allowed_locked(pool, 0);
+    if (!bytes || allowed < CACHE_LEAST) /* auto in a small budget: none */
         return 0;
-    uint64_t slab = (pool->cache_auto ? pool->budget.limit : bytes) / 16;
-    slab = slab < SLAB_LEAST ? SLAB_LEAST : slab > SLAB_MOST ? SLAB_MOST : slab;
-    const psti_cache_spec spec = {slab & ~(uint64_t)4095, take, give, pool};
-    return psti_cache_new(&spec, &pool->cache);
+    atomic_store_explicit(&pool->cache_allowed, allowed, memory_order_relaxed);
+    const psti_cache_spec spec = {pool->cache_auto ? pool->budget.limit : bytes, take, give, pool};
+    const int rc = psti_cache_new(&spec, &pool->cache);
+    if (rc == 0)
+        set_caps(pool, forms, allowed);
+    return rc;
+}
+
+/* Decoded samples of one form are worth the same per byte: larger ones cost more to decode. */
+int form_owner(psti_feed *feed)
+{
+    const psti_cache_owner_spec spec = {.form = PSTI_DECODED, .name = feed->spec.form};
+    feed->decoded = psti_cache_owner_open(feed->pool->cache, &spec);
+    return feed->decoded ? 0 : -ENOMEM;
 }
 
 /* ---- finding --------------------------------------------------------------------------------- */
@@ -114,17 +150,30 @@ static bool rest_known(const task *t)
     return true;
 }
 
+void form_drop(task *t)
+{
+    if (t->cached)
+        psti_cache_unpin(t->feed->pool->cache, t->cached);
+    t->cached = NULL;
+    t->augmented = false;
+    stored_drop(t);
+}
+
 void form_find(task *t)
 {
     const psti_feed *feed = t->feed;
-    t->cached = NULL;
+    if (t->augmented)
+        return; /* it goes with the task, however often that is read */
+    form_drop(t);
     t->may_cache = false;
-    if (!feed->cached)
+    if (!feed->cached && !feed->encoded)
         return;
     t->form = (psti_cache_key){psti_dataset_identity(feed->spec.data, t->id), feed->spec.form};
+    if (!feed->cached)
+        return;
     t->cached = psti_cache_find(feed->pool->cache, &t->form, &t->may_cache);
     if (t->cached && feed->fetches && !rest_known(t))
-        t->cached = NULL;
+        form_drop(t);
 }
 
 /* ---- making ---------------------------------------------------------------------------------- */
@@ -156,17 +205,20 @@ static psti_cache_entry *reserve(worker *w, const task *t)
 {
     psti_decoded pictures[PSTI_FORM_PICTURES];
     psti_cache *cache = w->pool->cache;
-    const int count = psti_plan_decoded_pictures(t->feed->spec.plan);
-    for (int p = 0; p < count; p++)
+    psti_cache_owner *owner = t->feed->decoded;
+    const psti_cache_content content = {.pictures = pictures,
+                                        .count = psti_plan_decoded_pictures(t->feed->spec.plan)};
+    for (int p = 0; p < content.count; p++)
         pictures[p] = psti_work_decoded(w->work, p);
-    if (!psti_cache_has_room(cache, pictures, count) || !still_the_same(t))
+    if (t->feed->keeps_encoded || !psti_cache_has_room(cache, owner, &content, 1) ||
+        !still_the_same(t))
         return NULL;
     if (psti_work_whole(w->work, &w->kit, true, NULL) < 0 || !fits(w))
         return NULL;
-    return psti_cache_reserve(cache, &t->form, pictures, count);
+    return psti_cache_reserve(cache, owner, &t->form, &content, 1);
 }
 
-static void copy_rows(const psti_field *from, psti_field *to)
+void form_copy_rows(const psti_field *from, psti_field *to)
 {
     for (int64_t y = 0; y < to->shape[0]; y++)
         memcpy(to->data + (size_t)y * to->stride, from->data + (size_t)y * from->stride,
@@ -174,22 +226,28 @@ static void copy_rows(const psti_field *from, psti_field *to)
 }
 
 /* Runs the decoded stages and keeps what they made, if it is sound as a whole. */
-static int make(worker *w, const task *t, psti_cache_entry *entry, pst_error *err)
+static int make(worker *w, task *t, psti_cache_entry *entry, pst_error *err)
 {
     int rc = 0;
     while (rc >= 0 && !psti_work_at_decoded(w->work))
         rc = psti_work_step(w->work, &w->kit, err);
     if (rc < 0 || !psti_work_sound(w->work)) {
-        psti_cache_abandon(w->pool->cache, entry);
+        psti_cache_abandon(w->pool->cache, entry, true);
         return rc < 0 ? rc : 0;
     }
+    size_t bytes = 0;
     psti_decoded *mine = psti_cache_fill(entry);
     const int count = psti_plan_decoded_pictures(t->feed->spec.plan);
     for (int p = 0; p < count; p++) {
         const psti_decoded made = psti_work_decoded(w->work, p);
-        copy_rows(&made.field, &mine[p].field);
+        form_copy_rows(&made.field, &mine[p].field);
+        bytes += mine[p].field.bytes;
     }
+    atomic_store_explicit(&t->feed->decoded_bytes, (double)bytes, memory_order_relaxed);
     psti_cache_publish(w->pool->cache, entry);
+    psti_cache_unpin(w->pool->cache, entry);
+    t->made = true;
+    stored_retire(t);
     return 0;
 }
 
@@ -207,7 +265,7 @@ int form_make(worker *w, task *t, uint64_t *extra, pst_error *err)
     memcpy(runs, kit->stage_runs, sizeof runs);
     int rc = task_take_extra(w, extra, err);
     if (rc < 0)
-        psti_cache_abandon(w->pool->cache, entry);
+        psti_cache_abandon(w->pool->cache, entry, true);
     else
         rc = make(w, t, entry, err);
     if (rc == 0 || rc == PST_ECALL) /* the caller's function would fail on the part too */

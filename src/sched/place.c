@@ -75,8 +75,9 @@ static pst_batch *claim_locked(run *r, int *slot)
 }
 
 static void note_slot(pst_batch *block, int slot, int64_t id, int64_t position, uint64_t start,
-                      bool valid)
+                      uint64_t number, bool valid)
 {
+    block->numbers[slot] = number;
     block->ids[slot] = id;
     block->positions[slot] = position;
     block->starts[slot] = start;
@@ -182,7 +183,7 @@ static void give_slot_locked(run *r, record *rec, errands *todo)
         out_of_memory_locked(r);
         return;
     }
-    note_slot(block, slot, rec->id, rec->position, rec->start, rec->valid);
+    note_slot(block, slot, rec->id, rec->position, rec->start, rec->number, rec->valid);
     block->share_end = rec->share + 1;
     if (r->feed->layout.dense) {
         rec->block = block;
@@ -275,7 +276,7 @@ static bool queue_direct(worker *w, task *t)
         pthread_mutex_unlock(&feed->pool->lock);
         return false;
     }
-    note_slot(block, slot, t->id, t->position, t->start, t->valid);
+    note_slot(block, slot, t->id, t->position, t->start, t->number, t->valid);
     block->share_end = t->share + 1;
     r->inflight--;
     r->frontier++;
@@ -367,7 +368,7 @@ static void claim_sample(worker *w, task *t)
     pthread_mutex_lock(&feed->pool->lock);
     pst_batch *block = r->cancelled || r->error.code ? NULL : claim_locked(r, &slot);
     if (block)
-        note_slot(block, slot, t->id, t->position, t->start, t->valid);
+        note_slot(block, slot, t->id, t->position, t->start, t->number, t->valid);
     else if (!r->cancelled && !r->error.code)
         out_of_memory_locked(r);
     r->inflight--;

@@ -32,6 +32,7 @@ uint64_t pool_extra_max_locked(const psti_pool *pool)
 
 bool pool_fixed_take_locked(psti_pool *pool, uint64_t bytes)
 {
+    pool_cache_yield_locked(pool, bytes);
     /* An eighth stays for reading and for samples at work. */
     const uint64_t all = pool->budget.limit - pool_cache_held_locked(pool);
     const uint64_t most = all - all / 8;
@@ -54,6 +55,7 @@ bool pool_fixed_take_locked(psti_pool *pool, uint64_t bytes)
     pool->opening--;
     if (there)
         pool->fixed += bytes;
+    pool_cache_yield_locked(pool, 0);
     return there;
 }
 
@@ -61,8 +63,7 @@ void pool_fixed_give_locked(psti_pool *pool, uint64_t bytes)
 {
     pool->fixed -= bytes;
     psti_budget_give(&pool->budget, bytes);
-    if (pool->cache)
-        psti_cache_retry(pool->cache);
+    pool_cache_yield_locked(pool, 0);
     pthread_cond_broadcast(&pool->room);
 }
 
@@ -210,9 +211,11 @@ static void *work_loop(void *arg)
         if (!t)
             t = take_locked(pool, true);
         if (!t) {
+            const uint64_t since = pool->reading ? psti_now_ns() : 0;
             pool->idle++;
             pthread_cond_wait(&pool->work, &pool->lock);
             pool->idle--;
+            pool->starved_ns += since ? psti_now_ns() - since : 0;
             continue;
         }
         pthread_mutex_unlock(&pool->lock);
@@ -285,7 +288,7 @@ static int start(psti_pool *pool, const psti_pool_spec *spec, pst_error *err)
     pool->task_count = spec->io_depth + 2 * spec->workers;
     pool->tasks = psti_calloc(PSTI_MEM_SCHED, (size_t)pool->task_count, sizeof *pool->tasks);
     pool->workers = psti_calloc(PSTI_MEM_SCHED, (size_t)spec->workers, sizeof *pool->workers);
-    if (!pool->tasks || !pool->workers || pool_cache_open(pool, spec->cache_bytes) < 0)
+    if (!pool->tasks || !pool->workers || pool_cache_open(pool, spec->cache_bytes, spec->forms) < 0)
         return psti_fail(err, -ENOMEM, "engine", NULL, "out of memory while starting the engine");
     for (int i = 0; i < pool->task_count; i++) {
         pool->tasks[i].next = pool->free_tasks;

@@ -190,7 +190,9 @@ int psti_feed_resume(psti_feed *feed, const psti_state *state, pst_error *err)
         rc = psti_fail(err, -EBUSY, "state", NULL,
                        "a state can only be loaded before the first batch is taken");
     } else {
-        rc = resume_locked(feed, &from, err);
+        rc = group_return_locked(feed, err);
+        if (rc == 0)
+            rc = resume_locked(feed, &from, err);
         pool_pump_locked(pool);
     }
     pthread_mutex_unlock(&pool->lock);

@@ -11,6 +11,21 @@ enum { RENEWALS = 3, COLD_SPELL = 256 };
 
 /* ---- finding and making room ----------------------------------------------------------------- */
 
+static uint64_t bytes_of(const task *t)
+{
+    uint64_t bytes = 0;
+    for (int i = 0; i < t->read_count; i++)
+        bytes += t->reads[i].at.length;
+    return bytes;
+}
+
+/* All its bytes are there, or failed to come. */
+static void read_ended_locked(task *t)
+{
+    reading_ends_locked(t->feed->pool, bytes_of(t));
+    task_runnable_locked(t);
+}
+
 /* From an I/O thread, or from dispatch when there is nothing to read. */
 static void read_done(psti_read *read, int status)
 {
@@ -26,7 +41,7 @@ static void read_done(psti_read *read, int status)
     pthread_mutex_lock(&pool->lock);
     t->read_ns = now - t->submitted_ns;
     t->read_away = true;
-    task_runnable_locked(t);
+    read_ended_locked(t);
     pthread_mutex_unlock(&pool->lock);
 }
 
@@ -36,10 +51,13 @@ static int64_t find_members(task *t)
     psti_feed *feed = t->feed;
     uint64_t total = 0;
     t->read_count = 0;
+    stored_drop(t);
     for (int i = 0; i < feed->spec.field_count; i++) {
         t->inputs[i] = (psti_input){NULL, 0, -1};
         if (!feed->source[feed->spec.fields[i].source].member ||
             (t->cached && psti_plan_is_picture(feed->spec.plan, i)))
+            continue;
+        if (stored_find(t, i))
             continue;
         psti_read *read = &t->reads[t->read_count];
         const int rc =
@@ -116,9 +134,10 @@ static void lay_out(task *t)
     }
 }
 
-static void send_reads(task *t)
+static void send_reads_locked(task *t)
 {
     lay_out(t);
+    reading_begins_locked(t->feed->pool);
     t->submitted_ns = psti_now_ns();
     atomic_store(&t->read_status, 0);
     atomic_store(&t->reads_left, t->read_count + 1);
@@ -172,13 +191,13 @@ void task_send_locked(task *t)
         fetch_send(t);
         return;
     }
-    send_reads(t);
+    send_reads_locked(t);
     /* The task's own share of reads_left, so that it cannot become runnable before it is counted.
      */
     if (atomic_fetch_sub_explicit(&t->reads_left, 1, memory_order_acq_rel) == 1) {
         t->read_ns = psti_now_ns() - t->submitted_ns;
         t->read_away = true;
-        task_runnable_locked(t);
+        read_ended_locked(t);
     }
 }
 
@@ -228,16 +247,13 @@ bool read_again(task *t, int status, pst_error *err)
     form_find(t);
     const int64_t total = find_members(t);
     const int rc = total < 0 ? (int)total : reserve_bytes_locked(t, (uint64_t)total, true);
-    pthread_mutex_unlock(&feed->pool->lock);
-    if (rc <= 0)
-        return false;
-    send_reads(t);
-    if (atomic_fetch_sub_explicit(&t->reads_left, 1, memory_order_acq_rel) == 1) {
-        pthread_mutex_lock(&feed->pool->lock);
-        task_runnable_locked(t);
-        pthread_mutex_unlock(&feed->pool->lock);
+    if (rc > 0) {
+        send_reads_locked(t);
+        if (atomic_fetch_sub_explicit(&t->reads_left, 1, memory_order_acq_rel) == 1)
+            read_ended_locked(t);
     }
-    return true;
+    pthread_mutex_unlock(&feed->pool->lock);
+    return rc > 0;
 }
 
 /* Looks at files that nobody looked at before, and finds room for their bytes. What is needed

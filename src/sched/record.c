@@ -101,6 +101,7 @@ int record_fill(record *rec, psti_feed *feed, const task *t, worker *w, uint64_t
     rec->position = t->position;
     rec->share = t->share;
     rec->start = t->start;
+    rec->number = t->number;
     rec->valid = t->valid;
     return 0;
 }

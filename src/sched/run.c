@@ -92,6 +92,9 @@ run *run_new_locked(psti_feed *feed, uint64_t number, const psti_state *from, ps
     int rc = run_deal(r, from, err);
     if (rc == 0)
         rc = psti_epoch_open(feed->spec.order, number, &r->epoch, err);
+    if (rc == 0 && feed->group && (rc = group_epoch_locked(r)) < 0)
+        psti_fail(err, rc, "epoch", NULL, "out of memory while starting epoch %llu",
+                  (unsigned long long)number);
     if (rc == 0 && (rc = run_tables(r, from)) < 0)
         psti_fail(err, rc, "epoch", NULL, "out of memory while starting epoch %llu",
                   (unsigned long long)number);
@@ -117,6 +120,7 @@ void run_unref_locked(run *r)
 void run_cancel_locked(run *r)
 {
     r->cancelled = true;
+    group_unpick_locked(r);
     r->feed->outstanding -= r->outstanding;
     r->outstanding = 0;
     while (r->ready) {

@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "core/budget.h"
 #include "pipeline/pipeline.h"
@@ -20,7 +21,8 @@ typedef struct psti_pool psti_pool;
 typedef struct psti_pool_spec {
     int workers, io_depth, io;
     uint64_t memory_bytes;
-    uint64_t cache_bytes; /* of them for decoded samples; 0 = none, PST_CACHE_AUTO = what is left */
+    uint64_t cache_bytes; /* of them for cached samples; 0 = none, PST_CACHE_AUTO = what is left */
+    double forms[3];      /* most that each form may have of it; all 0 = as it is worth */
 } psti_pool_spec;
 
 /* PST_CACHE_AUTO: what stays for encoded bytes, staged and large samples, whatever the cache holds,
@@ -31,6 +33,8 @@ int psti_pool_new(const psti_pool_spec *spec, psti_pool **out, pst_error *err);
 /* Every feed must be closed. Joins the threads. NULL is fine. */
 void psti_pool_free(psti_pool *pool);
 psti_budget *psti_pool_budget(psti_pool *pool);
+/* Checks what can be checked about its cache and groups, while it runs. See psti_cache_check. */
+int psti_pool_check(psti_pool *pool, FILE *out);
 int psti_pool_io(
     const psti_pool *pool); /* the backend that reads: PST_IO_URING or PST_IO_THREADS */
 
@@ -59,6 +63,9 @@ typedef struct psti_feed_spec {
     int leases;      /* batches that the consumer holds at once, at least 1 */
     bool cache;      /* decoded forms are looked up and kept, if the pool has a cache */
     psti_id128 form; /* what they are: psti_plan_decoded_form */
+    bool shares; /* preparations are shared with other feeds of the group: opportunistic sampling */
+    psti_id128 augmented;       /* the form that is shared: psti_plan_augmented_form */
+    char group[PST_NAME_BYTES]; /* feeds of another name do not share; "" is a name too */
     /* Told of each bad sample under skip, with the pool's lock held; answers 0 or a code that ends
      * the feed. */
     int (*bad)(void *user, pst_error *err);

@@ -32,6 +32,7 @@ typedef struct task task;
 typedef struct run run;
 typedef struct record record;
 typedef struct ring ring;
+typedef struct group group;
 
 typedef enum way { FIXED, CLAIM, QUEUE, HEAP } way;
 
@@ -39,13 +40,13 @@ typedef enum way { FIXED, CLAIM, QUEUE, HEAP } way;
  */
 
 enum {
-    EXTRA_FIELDS = 3,       /* id, key, valid */
+    EXTRA_FIELDS = 4,       /* id, key, valid; where preparations are shared, their numbers */
     RING_MOST = 64 + 64 + 2 /* blocks of a ring: depth, leases, and those being filled */
 };
 
 /* Where the fields of a dense batch lie; made once a feed. */
 typedef struct layout {
-    int fields; /* outputs + EXTRA_FIELDS */
+    int fields; /* outputs and what is added to them */
     pst_field field[PSTI_OUTPUTS_MAX + EXTRA_FIELDS];
     size_t bytes; /* of the whole block */
     bool dense;   /* every output has one shape */
@@ -72,6 +73,7 @@ struct pst_batch {
     /* per slot, `batch` of each */
     int64_t *ids, *positions;
     uint64_t *starts;
+    uint64_t *numbers; /* of preparations; see group.c */
     uint8_t *valid;
     record **records; /* feeds without a fixed shape */
 };
@@ -94,7 +96,7 @@ struct record {
     size_t offset[PSTI_OUTPUTS_MAX], bytes[PSTI_OUTPUTS_MAX];
     int64_t shape[PSTI_OUTPUTS_MAX][PST_MAX_RANK];
     int64_t id, position, share;
-    uint64_t start;
+    uint64_t start, number;
     bool valid;
     pst_batch *block; /* where it is to be copied */
     int slot;
@@ -139,6 +141,8 @@ struct run {
     int64_t published;
     int refs; /* tasks, blocks and the feed's list */
     bool cancelled;
+    psti_share_pick pick; /* feeds of a group: what is sent out next, if anything is picked */
+    bool picked;
     pst_error error; /* ends the run once what is ready is handed over; code 0 = none */
 
     cell *cells; /* QUEUE: ring of cell_count */
@@ -177,14 +181,21 @@ struct task {
     psti_fetch *fetch;
     uint64_t fetch_charged; /* bytes counted for it: expected, then those that came */
     uint64_t submitted_ns, read_ns;
-    bool read_away; /* read by others than the worker, which had other work meanwhile */
-    bool unread;    /* the worker that takes it tries to read it on the spot */
-    bool unseen;    /* its files were not looked at yet: that worker does so first */
+    uint64_t took_ns; /* from its bytes, or its cached form, to finish; 0 = not known */
+    bool read_away;   /* read by others than the worker, which had other work meanwhile */
+    bool unread;      /* the worker that takes it tries to read it on the spot */
+    bool unseen;      /* its files were not looked at yet: that worker does so first */
     int tries;
     /* Its decoded form, if the cache has it; else whether it should be made. */
-    const psti_cache_entry *cached;
+    psti_cache_entry *cached; /* pinned */
     psti_cache_key form;
     bool may_cache;
+    bool made;            /* its decoded form was made and kept */
+    bool augmented;       /* it is the augmented form that was found */
+    psti_share_pick pick; /* feeds of a group; kind NONE: it is the feed's own sample */
+    uint64_t number;      /* of its preparation, in a group */
+    psti_cache_entry *stored[PSTI_FIELDS_MAX]; /* members that the cache has as they are stored */
+    int stored_count;
     psti_input inputs[PSTI_FIELDS_MAX];
 };
 
@@ -212,6 +223,15 @@ struct psti_feed {
     double fetch_bytes; /* of a sample that is fetched, a running mean */
     way way;
     bool cached; /* decoded forms are looked up and kept */
+    psti_cache_owner *decoded, *encoded;
+    group *group; /* NULL: it shares no preparations */
+    int member;   /* of group->share */
+    /* For worth.c: samples a second, seconds a sample takes from each form, bytes of a form. */
+    double rate, from_encoded_s, from_decoded_s, made_decoded_s, encoded_bytes;
+    bool
+        keeps_encoded; /* of the two forms that last, the stored bytes are the better use of room */
+    _Atomic double decoded_bytes; /* of the last one made; written by workers, a hint */
+    uint64_t rate_since_ns, rate_since_samples;
     layout layout;
     ring *ring;
     pst_batch *free_blocks;
@@ -251,7 +271,8 @@ struct psti_feed {
     /* statistics */
     uint64_t samples, batches, skipped, pads, warnings, waits, wait_ns, first_batch_ns, bytes_read,
         opened_ns;
-    uint64_t read_ns, read_away_ns, read_runs, fresh, cache_hits, cache_misses;
+    uint64_t read_ns, read_away_ns, read_runs, fresh, cache_hits, cache_misses, shared_hits,
+        stored_hits, prepared;
     uint64_t stage_ns[PST_STAGES_MAX], stage_runs[PST_STAGES_MAX];
     psti_hist wait_hist;
 };
@@ -282,9 +303,12 @@ struct psti_pool {
     /* Decoded forms of all feeds; NULL without. cache_limit: bytes set aside for it; with
      * cache_auto it takes what is left. */
     psti_cache *cache;
-    bool cache_auto; /* both fixed after start */
+    bool keeps_encoded; /* asked for in so many words */
+    bool cache_auto;    /* these fixed after start */
     uint64_t cache_limit;
-    uint64_t cache_taken;
+    /* Bytes it has and may have: counters that the cache asks without pool->lock; the second is
+     * written under it. */
+    atomic_uint_fast64_t cache_taken, cache_allowed;
     /* The budget without the cache in four parts: fixed (rings, listings, what workers keep); of
      * the rest a quarter for encoded bytes (read and not yet decoded), a quarter for staged ones
      * where a feed stages (records, and batches of varying shape that are not handed over yet), and
@@ -294,6 +318,16 @@ struct psti_pool {
     uint64_t tickets_given, tickets_served; /* asking for extra bytes: first come, first served */
     bool stopping;
     int opening; /* feeds waiting for room: nothing is started meanwhile */
+    group *groups;
+    /* What reading costs (stored.c), and what forms are worth (worth.c). */
+    int reading; /* tasks whose bytes are being read by the reader */
+    uint64_t reading_since_ns, reading_ns,
+        read_bytes;      /* time with any under way; bytes that came */
+    uint64_t starved_ns; /* workers' time without work while bytes were being read */
+    uint64_t valued_ns;  /* when forms were valued last, and the figures then */
+    uint64_t valued_reading_ns, valued_read_bytes, valued_starved_ns;
+    double read_s;   /* per byte */
+    double io_price; /* of a second of reading, of one second of work; 0..1 */
     psti_feed *feeds;
     psti_feed *turn; /* whose task is taken next */
     task *tasks, *free_tasks;
@@ -401,14 +435,53 @@ void damage_forget(damage_map *map, int64_t id);
 
 /* form.c */
 enum { PSTI_FORM_PICTURES = 16 };
-int pool_cache_open(psti_pool *pool, uint64_t bytes);
+int pool_cache_open(psti_pool *pool, uint64_t bytes, const double forms[3]);
 uint64_t pool_cache_held_locked(const psti_pool *pool); /* kept from everything else */
 /* What is left for samples on their way: encoded, staged, extra. */
 uint64_t pool_rest_locked(const psti_pool *pool);
 /* The budget that leaves so much beside the fixed part. */
 uint64_t pool_budget_for(const psti_pool *pool, uint64_t fixed, uint64_t rest);
+/* What the cache may have follows the fixed part, which is about to grow by `coming`. */
+void pool_cache_yield_locked(psti_pool *pool, uint64_t coming);
+int form_owner(psti_feed *feed);
 void form_find(task *t);
+void form_drop(task *t); /* lets go of what was found */
+void form_copy_rows(const psti_field *from, psti_field *to);
 int form_make(worker *w, task *t, uint64_t *extra, pst_error *err);
+
+/* stored.c: samples as they are stored */
+int stored_owner(psti_feed *feed);
+bool stored_find(task *t, int field); /* under pool->lock; true: the task has the bytes */
+void stored_drop(task *t);
+void stored_retire(task *t);     /* there is a better form of them now */
+void stored_keep(const task *t); /* of what was read */
+void reading_begins_locked(psti_pool *pool);
+void reading_ends_locked(psti_pool *pool, uint64_t bytes);
+
+/* group.c: jobs that share preparations */
+int group_join(psti_feed *feed, pst_error *err);
+void group_leave_locked(psti_feed *feed);
+int group_epoch_locked(run *r); /* the run's epoch begins */
+/* The feed goes on from a state: it may have consumed what is there now. */
+int group_return_locked(psti_feed *feed, pst_error *err);
+bool group_pick_locked(run *r);          /* chooses what is sent out next; false: not now */
+void group_unpick_locked(run *r);        /* what was chosen will not be sent out */
+void group_aim_locked(task *t);          /* the task takes what was chosen */
+psti_rng_key group_key(const task *t);   /* of the draws of a shared preparation */
+void group_offer(worker *w, task *t);    /* what was prepared, to the others */
+void group_end(task *t);                 /* a preparation that was not offered comes to nothing */
+void group_rate_locked(psti_feed *feed); /* tells the group how fast the feed takes samples */
+
+/* worth.c */
+static inline void running_mean(double *of, double value)
+{
+    *of = *of > 0 ? *of + (value - *of) / 64 : value;
+}
+/* Bytes for augmented entries of a group as the model plans them. */
+uint64_t worth_plan_locked(const psti_pool *pool, const group *g, double entry_bytes);
+uint64_t group_targets_locked(const psti_pool *pool);   /* of all groups */
+void worth_took_locked(psti_feed *feed, const task *t); /* once its time is known */
+void worth_update_locked(psti_pool *pool);
 
 /* pool.c */
 void pool_pump_locked(psti_pool *pool);

@@ -93,9 +93,17 @@ static void aim(task *t, psti_feed *feed, run *r)
     t->feed = feed;
     t->run = r;
     t->share = r->next_share;
-    t->position = run_position(r, t->share, &t->valid);
-    psti_epoch_at(r->epoch, t->position, &t->id, &t->occurrence);
     t->tries = 0;
+    t->took_ns = 0;
+    t->made = false;
+    t->number = 0;
+    t->pick.kind = PSTI_SHARE_NONE;
+    if (feed->group && t->share < r->share) {
+        group_aim_locked(t);
+    } else {
+        t->position = run_position(r, t->share, &t->valid);
+        psti_epoch_at(r->epoch, t->position, &t->id, &t->occurrence);
+    }
     t->unseen = false;
     t->batch = NULL;
 }
@@ -113,6 +121,7 @@ static void commit_locked(task *t)
     r->inflight++;
     r->refs++;
     r->next_share++;
+    r->picked = false; /* it is the task's now */
     t->order = feed->pool->order_next++;
     t->start = feed->start_next++;
     if (feed->started_done)
@@ -143,12 +152,18 @@ task *task_aim_locked(psti_feed *feed)
     run *r = run_to_dispatch_locked(feed);
     if (!r || !(feed->way == FIXED ? fixed_batch_locked(feed, r) : window_open_locked(feed, r)))
         return NULL;
+    if (feed->group && r->next_share < r->share && !group_pick_locked(r))
+        return NULL;
     aim(t, feed, r);
     form_find(t);
     const bool fetched = feed->fetches && !t->cached;
     const int rc = fetched ? fetch_aim_locked(t) : read_aim_locked(t);
-    if (rc == 0)
+    if (rc == 0) {
+        if (t->augmented) /* stays picked */
+            t->cached = NULL;
+        form_drop(t);
         return NULL;
+    }
     commit_locked(t);
     t->unread = rc > 0 && (fetched || t->read_count > 0);
     t->read_ns = 0;
@@ -187,10 +202,12 @@ int task_start_work(worker *w, const task *t, pst_error *err)
 {
     const psti_feed *feed = t->feed;
     const int64_t draw_id = feed->spec.draw_id >= 0 ? feed->spec.draw_id : t->id;
-    const psti_rng_key key = {.seed = feed->spec.seed,
-                              .epoch = t->run->number,
-                              .id = (uint64_t)draw_id,
-                              .occurrence = t->occurrence};
+    psti_rng_key key = {.seed = feed->spec.seed,
+                        .epoch = t->run->number,
+                        .id = (uint64_t)draw_id,
+                        .occurrence = t->occurrence};
+    if (t->pick.kind == PSTI_SHARE_PREPARE)
+        key = group_key(t);
     psti_work_set_id(w->work, t->id);
     int count;
     const psti_decoded *pictures = t->cached ? psti_cache_pictures(t->cached, &count) : NULL;
@@ -225,7 +242,10 @@ static int count_more(worker *w, uint64_t *extra, pst_error *err)
 /* Carries the plan out up to finish. */
 static int prepare(worker *w, task *t, uint64_t *extra, pst_error *err)
 {
-    int rc = value_check(t, err);
+    int count, rc = value_check(t, err);
+    if (rc == 0 && t->augmented)
+        return psti_work_start_augmented(w->work, t->feed->spec.plan, t->inputs,
+                                         psti_cache_pictures(t->cached, &count), err);
     if (rc == 0)
         rc = task_start_work(w, t, err);
     if (rc == 0 && t->may_cache)
@@ -257,7 +277,11 @@ void task_count_locked(worker *w, task *t)
     feed->read_ns += t->read_ns;
     feed->read_away_ns += t->read_away ? t->read_ns : 0;
     feed->read_runs += !t->cached;
-    feed->cache_hits += t->cached != NULL;
+    feed->cache_hits += t->cached && !t->augmented;
+    feed->shared_hits += t->augmented;
+    feed->stored_hits += t->stored_count > 0;
+    feed->prepared += !t->augmented && t->took_ns;
+    worth_took_locked(feed, t);
     feed->cache_misses += feed->cached && !t->cached;
     for (int i = 0; i < t->read_count; i++)
         feed->bytes_read += t->reads[i].at.length;
@@ -302,11 +326,15 @@ bool task_run(worker *w, task *t)
     const bool wanted = still_wanted(t);
     if (status < 0 && !err.code)
         read_describe_failure(t, status, &err);
+    const uint64_t since = psti_now_ns();
     if (status == 0 && wanted)
         rc = prepare(w, t, &extra, &err);
     if (rc == 0 && wanted) {
+        t->took_ns = psti_now_ns() - since;
         remember_damage(t, w);
         place_sample(w, t);
+        group_offer(w, t);
+        stored_keep(t);
     } else {
         err.id = t->id;
         tell_key(t, &err);
@@ -327,6 +355,8 @@ void task_done_locked(task *t)
     if (t->charged > pool_encoded_max_locked(pool) / (uint64_t)pool->task_count)
         task_release_bytes_locked(pool, t);
     fetch_drop_locked(t);
+    form_drop(t);
+    group_end(t);
     run *r = t->run;
     t->run = NULL;
     t->batch = NULL;

@@ -151,6 +151,60 @@ static void ready_order_with_skips_delivers_the_same_samples(void)
     kit_remove(folder);
 }
 
+/* ---- stored bytes
+ * --------------------------------------------------------------------------------- */
+
+static pst_engine *engine_of_stored(uint64_t memory, uint64_t cache)
+{
+    pst_engine_options o;
+    pst_engine_options_init(&o);
+    o.workers = 2;
+    o.memory_bytes = memory;
+    o.cache_bytes = cache;
+    o.forms[0] = 1;
+    pst_engine *engine = NULL;
+    CHECK(pst_engine_new(&o, &engine, NULL) == 0);
+    return engine;
+}
+
+/* Kept as they are stored, they give the same batches, and the files are not needed any more. */
+static void stored_bytes_are_not_read_again(void)
+{
+    char *folder = kit_folder(), command[600];
+    kit_images(folder, IMAGES, 3);
+    pst_dataset *data = kit_dataset(folder);
+    pst_job_options o = options(KIT_PIPELINE);
+    ledger plain = {0}, kept = {0};
+    pst_job_stats s = {.size = sizeof s};
+    CHECK(run(data, &o, 2, 0, &plain, &s) == 0);
+    pst_engine *engine = engine_of_stored(192 * MIB, 64 * MIB);
+    o.epochs = 0;
+    pst_job *job = kit_job(engine, data, &o);
+    for (int pass = 0; pass < 50 && s.form_entries[0] < IMAGES; pass++) {
+        ledger l = {0}; /* bytes are kept once rates are known */
+        CHECK(kit_collect(job, 0, 1, SIZE_MAX, &l) == 0);
+        ledger_free(&l);
+        pst_job_stats_get(job, &s);
+    }
+    CHECK(s.form_entries[0] == IMAGES && s.form_entries[1] == 0);
+    pst_job_close(job);
+    snprintf(command, sizeof command, "rm -r '%s'/c*", folder);
+    CHECK(system(command) == 0);
+    o.epochs = EPOCHS;
+    job = kit_job(engine, data, &o);
+    CHECK(kit_collect(job, 0, EPOCHS, SIZE_MAX, &kept) == 0);
+    pst_job_stats_get(job, &s);
+    CHECK(s.encoded_hits == EPOCHS * IMAGES && s.bytes_read == 0);
+    CHECK(ledger_same_order(&plain, &kept));
+    CHECK(pst_engine_check(engine, NULL) == 0);
+    pst_job_close(job);
+    pst_engine_free(engine);
+    ledger_free(&plain);
+    ledger_free(&kept);
+    pst_dataset_close(data);
+    kit_remove(folder);
+}
+
 /* ---- nothing is read twice ------------------------------------------------------------------- */
 
 static void what_is_cached_is_not_opened_again(void)
@@ -474,6 +528,7 @@ int main(void)
     RUN(the_cache_changes_no_byte_and_no_order);
     RUN(part_of_the_samples_fit);
     RUN(ready_order_with_skips_delivers_the_same_samples);
+    RUN(stored_bytes_are_not_read_again);
     RUN(what_is_cached_is_not_opened_again);
     RUN(a_changed_file_is_another_sample);
     RUN(jobs_share_the_same_form_and_nothing_else);

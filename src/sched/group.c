@@ -1,0 +1,427 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Groups: feeds of one dataset and one pipeline that share preparations. What one of them prepares
+ * is offered to the others in augmented form; what a feed takes next is chosen by sample/share.h,
+ * which looks at what is there. The share's books and the cache's entries change together, under
+ * the cache's lock; the list of groups is under pool->lock. */
+#include <errno.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "sched/sched_priv.h"
+
+struct group {
+    group *next;
+    psti_pool *pool;
+    psti_id128 name;
+    uint64_t key[2]; /* incarnation: its draws are nobody else's */
+    psti_share *share;
+    psti_cache_owner *owner;
+    int users;
+    double made_s, bytes; /* of a preparation and of its entry, running means */
+};
+
+/* ---- joining and leaving --------------------------------------------------------------------- */
+
+static double weight_of(void *user, const psti_cache_entry *entry)
+{
+    const group *g = user;
+    return psti_share_value(g->share, (uint32_t)psti_cache_note(entry));
+}
+
+static void evicted(void *user, psti_cache_entry *entry)
+{
+    group *g = user;
+    psti_share_remove(g->share, (uint32_t)psti_cache_note(entry));
+}
+
+static psti_id128 name_of(psti_feed *feed)
+{
+    const psti_id128 data = psti_dataset_revision(feed->spec.data);
+    psti_hash hash;
+    psti_hash_init(&hash);
+    psti_hash_u64(&hash, data.lo);
+    psti_hash_u64(&hash, data.hi);
+    psti_hash_u64(&hash, feed->spec.augmented.lo);
+    psti_hash_u64(&hash, feed->spec.augmented.hi);
+    psti_hash_text(&hash, feed->spec.group, strlen(feed->spec.group));
+    return psti_hash_final(&hash);
+}
+
+static void group_free(group *g)
+{
+    if (g->owner)
+        psti_cache_owner_close(g->pool->cache, g->owner);
+    psti_share_free(g->share);
+    psti_free(g);
+}
+
+/* Bytes of an entry before one was made: a byte for each element of a picture. */
+static double guess_bytes(const psti_feed *feed)
+{
+    double all = 0;
+    for (int i = 0; i < feed->outputs; i++) {
+        double bytes = feed->out[i].picture >= 0;
+        for (int d = 0; d < feed->out[i].rank; d++)
+            bytes *= feed->out[i].shape[d] > 0 ? (double)feed->out[i].shape[d] : 256;
+        all += bytes;
+    }
+    return all;
+}
+
+static int group_new(psti_feed *feed, psti_id128 name, group **out, pst_error *err)
+{
+    group *g = psti_calloc(PSTI_MEM_SCHED, 1, sizeof *g);
+    if (!g)
+        return psti_fail(err, -ENOMEM, "job", NULL, "out of memory while opening the job");
+    g->pool = feed->pool;
+    g->name = name;
+    g->bytes = guess_bytes(feed);
+    psti_share_spec spec;
+    psti_share_spec_init(&spec);
+    spec.samples = (uint64_t)psti_dataset_count(feed->spec.data);
+    const psti_cache_owner_spec owner = {
+        .form = PSTI_AUGMENTED, .weight = weight_of, .evicted = evicted, .user = g};
+    int rc = getrandom(g->key, sizeof g->key, 0) == sizeof g->key ? 0 : -errno;
+    if (rc < 0)
+        psti_fail(err, rc, "job", NULL, "the system gives no random numbers");
+    memcpy(spec.key, g->key, sizeof spec.key);
+    if (rc == 0)
+        rc = psti_share_new(&spec, &g->share, err);
+    if (rc == 0 && !(g->owner = psti_cache_owner_open(feed->pool->cache, &owner)))
+        rc = psti_fail(err, -ENOMEM, "job", NULL, "out of memory while opening the job");
+    if (rc < 0) {
+        group_free(g);
+        return rc;
+    }
+    *out = g;
+    return 0;
+}
+
+static int check(const psti_feed *feed, pst_error *err)
+{
+    const psti_feed_spec *s = &feed->spec;
+    const char *why = NULL;
+    if (s->mode != PST_ORDER_READY)
+        why = "it decides by what is there, so it needs order=ready";
+    else if (!s->cache || !feed->pool->cache)
+        why = "it lives off the engine's cache: give it memory (cache=…)";
+    else if (!psti_order_invertible(s->order))
+        why = "every sample must stand at most once in an epoch, shuffled or in sequence; weights, "
+              "repeats and given orders do not go with it";
+    else if (s->draw_id >= 0)
+        why = "its draws belong to preparations, so draw_id cannot be set";
+    else if (psti_plan_augmented_pictures(s->plan) == 0)
+        why = "the pipeline delivers no picture, or lays something over finished ones "
+              "(random_erasing after normalize): put that before normalize";
+    if (!why)
+        return 0;
+    return psti_fail(err, -EINVAL, "options", NULL, "sampling=opportunistic: %s", why);
+}
+
+static int join_locked(psti_feed *feed, pst_error *err)
+{
+    psti_pool *pool = feed->pool;
+    const psti_id128 name = name_of(feed);
+    group *g = pool->groups;
+    while (g && (g->name.lo != name.lo || g->name.hi != name.hi))
+        g = g->next;
+    int rc = g ? 0 : group_new(feed, name, &g, err);
+    if (rc < 0)
+        return rc;
+    psti_cache_lock(pool->cache);
+    rc = psti_share_join(g->share, false, &feed->member, err);
+    psti_cache_unlock(pool->cache);
+    if (rc < 0) {
+        if (!g->users)
+            group_free(g);
+        return rc;
+    }
+    if (g->users++ == 0) {
+        g->next = pool->groups;
+        pool->groups = g;
+    }
+    feed->group = g;
+    return 0;
+}
+
+int group_join(psti_feed *feed, pst_error *err)
+{
+    int rc = check(feed, err);
+    if (rc == 0 && psti_order_invert(feed->spec.order) < 0)
+        rc = psti_fail(err, -ENOMEM, "job", NULL, "out of memory while opening the job");
+    if (rc < 0)
+        return rc;
+    pthread_mutex_lock(&feed->pool->lock);
+    rc = join_locked(feed, err);
+    pthread_mutex_unlock(&feed->pool->lock);
+    return rc;
+}
+
+void group_leave_locked(psti_feed *feed)
+{
+    group *g = feed->group;
+    if (!g)
+        return;
+    psti_pool *pool = feed->pool;
+    psti_cache_lock(pool->cache);
+    psti_share_leave(g->share, feed->member);
+    psti_cache_unlock(pool->cache);
+    feed->group = NULL;
+    if (--g->users)
+        return;
+    group **at = &pool->groups;
+    while (*at != g)
+        at = &(*at)->next;
+    *at = g->next;
+    group_free(g);
+}
+
+/* ---- an epoch -------------------------------------------------------------------------------- */
+
+/* Which samples are not the run's: another rank's, left out at the end, or consumed before a
+ * resume. NULL: all are. */
+static int others_of(const run *r, uint8_t **out)
+{
+    const psti_feed *feed = r->feed;
+    const int64_t count = psti_dataset_count(feed->spec.data);
+    *out = NULL;
+    if (r->share == count)
+        return 0;
+    uint8_t *bits = psti_malloc(PSTI_MEM_SCHED, (size_t)(count + 7) / 8);
+    if (!bits)
+        return -ENOMEM;
+    memset(bits, 255, (size_t)(count + 7) / 8);
+    for (int64_t s = 0; s < r->share; s++) {
+        bool valid;
+        int64_t id;
+        uint32_t occurrence;
+        psti_epoch_at(r->epoch, run_position(r, s, &valid), &id, &occurrence);
+        bits[id >> 3] &= (uint8_t) ~(1u << (id & 7));
+    }
+    *out = bits;
+    return 0;
+}
+
+/* How many entries the cache has room for, as far as can be told. */
+static uint64_t room_for(const group *g)
+{
+    psti_pool *pool = g->pool;
+    const uint64_t all = atomic_load_explicit(&pool->cache_allowed, memory_order_relaxed);
+    psti_share_counts counts;
+    psti_share_counts_get(g->share, &counts);
+    if (g->bytes <= 0 || counts.removed)
+        return counts.resident;
+    return (uint64_t)((double)all / g->bytes);
+}
+
+int group_epoch_locked(run *r)
+{
+    psti_feed *feed = r->feed;
+    group *g = feed->group;
+    uint8_t *others;
+    if (others_of(r, &others) < 0)
+        return -ENOMEM;
+    psti_cache_lock(feed->pool->cache);
+    psti_share_room(g->share, room_for(g));
+    psti_share_epoch(g->share, feed->member, others);
+    psti_cache_unlock(feed->pool->cache);
+    psti_free(others);
+    return 0;
+}
+
+int group_return_locked(psti_feed *feed, pst_error *err)
+{
+    group *g = feed->group;
+    if (!g)
+        return 0;
+    psti_cache_lock(feed->pool->cache);
+    psti_share_leave(g->share, feed->member);
+    const int rc = psti_share_join(g->share, true, &feed->member, err);
+    psti_cache_unlock(feed->pool->cache);
+    return rc;
+}
+
+/* ---- choosing -------------------------------------------------------------------------------- */
+
+/* The file changed since the entry was made. */
+static bool stale(const psti_feed *feed, const psti_share_pick *pick)
+{
+    const psti_id128 now = psti_dataset_identity(feed->spec.data, pick->id);
+    const psti_cache_key *key = psti_cache_entry_key(pick->payload);
+    return now.lo != key->sample.lo || now.hi != key->sample.hi;
+}
+
+bool group_pick_locked(run *r)
+{
+    psti_feed *feed = r->feed;
+    if (r->picked)
+        return true;
+    psti_cache_lock(feed->pool->cache);
+    psti_share_next(feed->group->share, feed->member, &r->pick);
+    if (r->pick.kind == PSTI_SHARE_HIT)
+        psti_cache_pin_locked(r->pick.payload);
+    psti_cache_unlock(feed->pool->cache);
+    r->picked = r->pick.kind == PSTI_SHARE_HIT || r->pick.kind == PSTI_SHARE_PREPARE;
+    if (r->pick.kind == PSTI_SHARE_HIT && stale(feed, &r->pick)) {
+        psti_cache_unpin(feed->pool->cache, r->pick.payload);
+        r->pick.kind = PSTI_SHARE_NONE; /* the feed prepares it for itself */
+    }
+    return r->picked;
+}
+
+void group_unpick_locked(run *r)
+{
+    if (!r->picked)
+        return;
+    psti_cache *cache = r->feed->pool->cache;
+    if (r->pick.kind == PSTI_SHARE_HIT) {
+        psti_cache_unpin(cache, r->pick.payload);
+    } else if (r->pick.kind == PSTI_SHARE_PREPARE) {
+        psti_cache_lock(cache);
+        psti_share_cancel(r->feed->group->share, &r->pick);
+        psti_cache_unlock(cache);
+    }
+    r->picked = false;
+}
+
+void group_aim_locked(task *t)
+{
+    run *r = t->run;
+    t->pick = r->pick;
+    t->id = r->pick.id;
+    t->position = psti_epoch_find(r->epoch, t->id);
+    t->occurrence = 0;
+    t->valid = true;
+    t->number = r->pick.kind == PSTI_SHARE_PREPARE ? r->pick.number : 0;
+    t->augmented = r->pick.kind == PSTI_SHARE_HIT;
+    if (!t->augmented)
+        return;
+    t->cached = r->pick.payload;
+    t->may_cache = false;
+    t->number = psti_cache_entry_key(t->cached)->form.lo;
+}
+
+psti_rng_key group_key(const task *t)
+{
+    const group *g = t->feed->group;
+    return (psti_rng_key){.seed = g->key[0], .epoch = g->key[1], .id = t->pick.number};
+}
+
+/* ---- offering -------------------------------------------------------------------------------- */
+
+/* The sample's pictures as an entry that is not seen by anybody yet; NULL when it is not worth its
+ * room. */
+static psti_cache_entry *copy_of(worker *w, const task *t, double worth, size_t *bytes)
+{
+    const group *g = t->feed->group;
+    psti_cache *cache = w->pool->cache;
+    psti_decoded pictures[PSTI_OUTPUTS_MAX];
+    const psti_cache_content content = {.pictures = pictures,
+                                        .count = psti_work_augmented(w->work, pictures)};
+    const psti_cache_key key = {psti_dataset_identity(t->feed->spec.data, t->id),
+                                {t->pick.number, 0}};
+    psti_cache_entry *entry = psti_cache_reserve(cache, g->owner, &key, &content, worth);
+    if (!entry)
+        return NULL;
+    psti_decoded *mine = psti_cache_fill(entry);
+    *bytes = 0;
+    for (int i = 0; i < content.count; i++) {
+        form_copy_rows(&pictures[i].field, &mine[i].field);
+        *bytes += mine[i].field.bytes;
+    }
+    return entry;
+}
+
+static void insert(psti_cache *cache, group *g, task *t, psti_cache_entry *entry, size_t bytes)
+{
+    uint32_t number;
+    void *replaced;
+    psti_cache_lock(cache);
+    const int rc = psti_share_insert(g->share, &t->pick, entry, &number, &replaced);
+    if (rc == 0) {
+        psti_cache_set_note(entry, number);
+        running_mean(&g->bytes, (double)bytes);
+        psti_cache_publish_locked(cache, entry);
+        if (replaced)
+            psti_cache_retire_locked(cache, replaced);
+    }
+    psti_cache_unlock(cache);
+    if (rc < 0)
+        psti_cache_abandon(cache, entry, false);
+    else
+        psti_cache_unpin(cache, entry);
+}
+
+void group_offer(worker *w, task *t)
+{
+    group *g = t->feed->group;
+    psti_cache *cache = w->pool->cache;
+    if (!g || t->pick.kind != PSTI_SHARE_PREPARE)
+        return;
+    psti_cache_lock(cache);
+    running_mean(&g->made_s, 1e-9 * (double)(t->took_ns + t->read_ns));
+    const double worth = psti_share_wanted(g->share, &t->pick);
+    if (g->bytes > 0)
+        psti_cache_owner_value(g->owner, g->made_s / g->bytes);
+    psti_cache_unlock(cache);
+    size_t bytes = 0;
+    psti_cache_entry *entry = worth > 0 ? copy_of(w, t, worth, &bytes) : NULL;
+    if (entry) {
+        insert(cache, g, t, entry, bytes);
+    } else {
+        psti_cache_lock(cache);
+        psti_share_finish(g->share, &t->pick);
+        psti_cache_unlock(cache);
+    }
+    t->pick.kind = PSTI_SHARE_NONE;
+}
+
+void group_end(task *t)
+{
+    group *g = t->feed->group;
+    if (!g || t->pick.kind != PSTI_SHARE_PREPARE)
+        return;
+    psti_cache *cache = t->feed->pool->cache;
+    psti_cache_lock(cache);
+    psti_share_cancel(g->share, &t->pick);
+    psti_cache_unlock(cache);
+    t->pick.kind = PSTI_SHARE_NONE;
+}
+
+void group_rate_locked(psti_feed *feed)
+{
+    psti_cache *cache = feed->pool->cache;
+    if (!feed->group)
+        return;
+    psti_cache_lock(cache);
+    psti_share_rate(feed->group->share, feed->member, feed->rate);
+    psti_cache_unlock(cache);
+}
+
+uint64_t group_targets_locked(const psti_pool *pool)
+{
+    uint64_t all = 0;
+    for (const group *g = pool->groups; g; g = g->next) {
+        const uint64_t one = worth_plan_locked(pool, g, g->bytes);
+        all = one > UINT64_MAX - all ? UINT64_MAX : all + one;
+    }
+    return all;
+}
+
+int psti_pool_check(psti_pool *pool, FILE *out)
+{
+    if (!pool->cache)
+        return 0;
+    int wrong = psti_cache_check(pool->cache, out);
+    pthread_mutex_lock(&pool->lock);
+    for (const group *g = pool->groups; g; g = g->next) {
+        psti_cache_lock(pool->cache);
+        const char *what = psti_share_check(g->share);
+        psti_cache_unlock(pool->cache);
+        if (what && out)
+            fprintf(out, "sharing: %s\n", what);
+        wrong += what != NULL;
+    }
+    pthread_mutex_unlock(&pool->lock);
+    return wrong;
+}

@@ -1,0 +1,312 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Opportunistic sampling in the engine: jobs that do each other's work still get every sample once
+ * an epoch, no preparation twice, and the right bytes. */
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "check.h"
+#include "engine_kit.h"
+
+enum { IMAGES = 120, CLASSES = 3, JOBS = 4, EPOCHS = 5, BATCH = 8 };
+#define MIB (1024ull * 1024)
+
+static char *folder;
+static pst_dataset *data;
+
+typedef struct consumer {
+    pst_job *job;
+    int pace; /* batches between two short rests: how fast it is beside others */
+    uint64_t epochs;
+    int64_t *ids, *numbers;
+    uint32_t *crcs;
+    uint64_t *epoch_of;
+    size_t count;
+    int answer;
+} consumer;
+
+static pst_engine *engine_with(int workers, uint64_t cache)
+{
+    pst_engine_options o;
+    pst_engine_options_init(&o);
+    o.workers = workers;
+    o.memory_bytes = 64 * MIB + cache;
+    o.cache_bytes = cache;
+    o.forms[2] = 1; /* augmented only */
+    pst_engine *engine = NULL;
+    pst_error err;
+    if (pst_engine_new(&o, &engine, &err) < 0) {
+        fprintf(stderr, "%s\n", err.message);
+        exit(1);
+    }
+    return engine;
+}
+
+static pst_job_options options(uint64_t seed, uint64_t epochs)
+{
+    pst_job_options o;
+    pst_job_options_init(&o);
+    o.pipeline = KIT_PIPELINE;
+    o.batch = BATCH;
+    o.seed = seed;
+    o.epochs = epochs;
+    o.order = PST_ORDER_READY;
+    o.sampling = PST_SAMPLING_OPPORTUNISTIC;
+    o.ready_depth = 1;
+    return o;
+}
+
+static uint32_t sum_of(const uint8_t *bytes, size_t size)
+{
+    uint32_t h = 2166136261u;
+    for (size_t i = 0; i < size; i++)
+        h = (h ^ bytes[i]) * 16777619u;
+    return h;
+}
+
+static void note(consumer *c, const pst_batch_desc *desc)
+{
+    const int64_t *ids = pst_batch_data(desc, pst_batch_find(desc, "id"));
+    const int64_t *numbers = pst_batch_data(desc, pst_batch_find(desc, "preparation"));
+    const pst_field *image = pst_batch_find(desc, "image");
+    for (uint32_t i = 0; i < desc->slots; i++) {
+        size_t bytes;
+        const uint8_t *pixels = pst_batch_slot(desc, image, i, &bytes);
+        c->ids[c->count] = ids[i];
+        c->numbers[c->count] = numbers[i];
+        c->crcs[c->count] = sum_of(pixels, bytes);
+        c->epoch_of[c->count++] = desc->epoch;
+    }
+}
+
+static void consumer_init(consumer *c, pst_job *job, int pace, uint64_t epochs)
+{
+    const size_t most = IMAGES * (epochs + 1);
+    *c = (consumer){.job = job, .pace = pace, .epochs = epochs};
+    c->ids = calloc(most, sizeof *c->ids);
+    c->numbers = calloc(most, sizeof *c->numbers);
+    c->crcs = calloc(most, sizeof *c->crcs);
+    c->epoch_of = calloc(most, sizeof *c->epoch_of);
+}
+
+static void consumer_fini(consumer *c)
+{
+    free(c->ids);
+    free(c->numbers);
+    free(c->crcs);
+    free(c->epoch_of);
+}
+
+static void *consume(void *arg)
+{
+    consumer *c = arg;
+    uint64_t ended = 0;
+    pst_batch *batch;
+    while (ended < c->epochs && (c->answer = pst_job_next(c->job, -1, &batch)) >= 0) {
+        if (c->answer == 0) {
+            ended++;
+            continue;
+        }
+        note(c, pst_batch_get(batch));
+        for (volatile int spin = 0; spin < 20000 * c->pace; spin++)
+            continue;
+        pst_batch_release(batch);
+    }
+    return NULL;
+}
+
+/* Every sample once an epoch, no preparation twice. */
+static void check_whole(const consumer *c)
+{
+    int seen[IMAGES];
+    CHECK(c->answer == 0 && c->count == IMAGES * c->epochs);
+    for (uint64_t e = 0; e < c->epochs; e++) {
+        memset(seen, 0, sizeof seen);
+        for (size_t i = 0; i < c->count; i++)
+            if (c->epoch_of[i] == e)
+                seen[c->ids[i]]++;
+        int wrong = 0;
+        for (int i = 0; i < IMAGES; i++)
+            wrong += seen[i] != 1;
+        CHECKF(wrong == 0, "epoch %d: %d samples not exactly once", (int)e, wrong);
+    }
+    size_t twice = 0;
+    for (size_t i = 0; i < c->count; i++)
+        for (size_t j = 0; j < i; j++)
+            twice += c->numbers[i] == c->numbers[j];
+    CHECKF(twice == 0, "%zu preparations came twice", twice);
+}
+
+/* The same preparation has the same sample and the same bytes for everybody. */
+static int check_alike(const consumer *a, const consumer *b)
+{
+    int shared = 0;
+    for (size_t i = 0; i < a->count; i++)
+        for (size_t j = 0; j < b->count; j++)
+            if (a->numbers[i] == b->numbers[j]) {
+                shared++;
+                CHECK(a->ids[i] == b->ids[j] && a->crcs[i] == b->crcs[j]);
+            }
+    return shared;
+}
+
+static void check_engine(pst_engine *engine)
+{
+    char *text = NULL;
+    CHECK(pst_engine_check(engine, &text) == 0);
+    if (text && *text)
+        fputs(text, stderr);
+    free(text);
+}
+
+static void jobs_of_different_speed_share(void)
+{
+    static const int paces[JOBS] = {1, 2, 3, 5};
+    static const int cached[] = {5, 20, 40, 100}; /* percent of the samples */
+    for (size_t k = 0; k < sizeof cached / sizeof *cached; k++) {
+        const uint64_t bytes = (uint64_t)IMAGES * (16 * 16 * 3 + 600) * (uint64_t)cached[k] / 100;
+        pst_engine *engine = engine_with(3, bytes + 64 * 1024);
+        consumer c[JOBS];
+        pthread_t threads[JOBS];
+        for (int i = 0; i < JOBS; i++) {
+            const pst_job_options o = options((uint64_t)i + 1, EPOCHS);
+            consumer_init(&c[i], kit_job(engine, data, &o), paces[i], EPOCHS);
+        }
+        for (int i = 0; i < JOBS; i++)
+            CHECK(pthread_create(&threads[i], NULL, consume, &c[i]) == 0);
+        uint64_t prepared = 0, hits = 0;
+        for (int i = 0; i < JOBS; i++) {
+            pthread_join(threads[i], NULL);
+            pst_job_stats s = {.size = sizeof s};
+            pst_job_stats_get(c[i].job, &s);
+            prepared += s.preparations;
+            hits += s.shared_hits;
+            check_whole(&c[i]);
+        }
+        int shared = 0;
+        for (int i = 0; i < JOBS; i++)
+            for (int j = 0; j < i; j++)
+                shared += check_alike(&c[i], &c[j]);
+        CHECKF(hits > 0 && shared > 0, "%d %% cached: nothing was shared", cached[k]);
+        CHECK(prepared + hits >= (uint64_t)JOBS * EPOCHS * IMAGES);
+        check_engine(engine);
+        for (int i = 0; i < JOBS; i++) {
+            pst_job_close(c[i].job);
+            consumer_fini(&c[i]);
+        }
+        check_engine(engine);
+        pst_engine_free(engine);
+    }
+}
+
+static void a_job_alone_prepares_everything_and_keeps_nothing(void)
+{
+    pst_engine *engine = engine_with(2, MIB);
+    const pst_job_options o = options(1, 2);
+    consumer c;
+    consumer_init(&c, kit_job(engine, data, &o), 1, 2);
+    consume(&c);
+    check_whole(&c);
+    pst_job_stats s = {.size = sizeof s};
+    pst_job_stats_get(c.job, &s);
+    CHECK(s.shared_hits == 0 && s.form_entries[2] == 0 && s.preparations >= 2 * IMAGES);
+    pst_job_close(c.job);
+    consumer_fini(&c);
+    pst_engine_free(engine);
+}
+
+/* One job leaves in mid-epoch, another joins; the third goes on. */
+static void joining_and_leaving_in_mid_epoch(void)
+{
+    pst_engine *engine = engine_with(3, MIB);
+    const pst_job_options o = options(1, 3), p = options(2, 0);
+    consumer stays, comes;
+    pthread_t a, b;
+    consumer_init(&stays, kit_job(engine, data, &o), 2, 3);
+    pst_job *leaves = kit_job(engine, data, &p);
+    CHECK(pthread_create(&a, NULL, consume, &stays) == 0);
+    for (int i = 0; i < 20; i++) {
+        pst_batch *batch;
+        if (pst_job_next(leaves, -1, &batch) == 1)
+            pst_batch_release(batch);
+    }
+    consumer_init(&comes, kit_job(engine, data, &o), 1, 3);
+    CHECK(pthread_create(&b, NULL, consume, &comes) == 0);
+    pst_job_close(leaves);
+    check_engine(engine);
+    pthread_join(a, NULL);
+    pthread_join(b, NULL);
+    check_whole(&stays);
+    check_whole(&comes);
+    check_alike(&stays, &comes);
+    check_engine(engine);
+    pst_job_close(stays.job);
+    pst_job_close(comes.job);
+    consumer_fini(&stays);
+    consumer_fini(&comes);
+    pst_engine_free(engine);
+}
+
+static void a_state_goes_on_with_what_is_left(void)
+{
+    pst_engine *engine = engine_with(3, MIB);
+    const pst_job_options o = options(1, 2);
+    pst_job *other = kit_job(engine, data, &o);
+    pst_job *job = kit_job(engine, data, &o);
+    consumer c;
+    consumer_init(&c, job, 1, 2);
+    for (int i = 0; i < 7; i++) {
+        pst_batch *batch;
+        CHECK(pst_job_next(job, -1, &batch) == 1);
+        note(&c, pst_batch_get(batch));
+        pst_batch_release(batch);
+    }
+    uint8_t state[16384];
+    size_t bytes;
+    CHECK(pst_job_state(job, state, sizeof state, &bytes) == 0);
+    pst_job_close(job);
+    c.job = kit_job(engine, data, &o);
+    pst_error err;
+    CHECKF(pst_job_load_state(c.job, state, bytes, &err) == 0, "%s", err.message);
+    consume(&c);
+    check_whole(&c);
+    pst_job_close(c.job);
+    pst_job_close(other);
+    consumer_fini(&c);
+    check_engine(engine);
+    pst_engine_free(engine);
+}
+
+static void what_it_cannot_go_with_is_said(void)
+{
+    pst_engine *engine = engine_with(1, MIB);
+    pst_engine *without = kit_engine(1, 64 * MIB);
+    pst_job *job;
+    pst_error err;
+    pst_job_options o = options(1, 1);
+    o.order = PST_ORDER_STRICT;
+    CHECK(pst_job_open(engine, data, &o, &job, &err) == -EINVAL && strstr(err.message, "ready"));
+    o = options(1, 1);
+    o.repeat = 2;
+    CHECK(pst_job_open(engine, data, &o, &job, &err) == -EINVAL && strstr(err.message, "once"));
+    o = options(1, 1);
+    CHECK(pst_job_open(without, data, &o, &job, &err) == -EINVAL && strstr(err.message, "cache"));
+    pst_engine_free(engine);
+    pst_engine_free(without);
+}
+
+int main(void)
+{
+    folder = kit_folder();
+    kit_images(folder, IMAGES, CLASSES);
+    data = kit_dataset(folder);
+    RUN(a_job_alone_prepares_everything_and_keeps_nothing);
+    RUN(jobs_of_different_speed_share);
+    RUN(joining_and_leaving_in_mid_epoch);
+    RUN(a_state_goes_on_with_what_is_left);
+    RUN(what_it_cannot_go_with_is_said);
+    pst_dataset_close(data);
+    kit_remove(folder);
+    return check_report();
+}
