@@ -12,12 +12,13 @@ static const char *const io_words[] = {"auto", "uring", "threads", NULL};
 
 static int parse_options(PyObject *args, PyObject *kwargs, pst_engine_options *opts)
 {
-    static char *names[] = {"workers", "memory", "cache", "io_depth", "io", NULL};
+    static char *names[] = {"workers", "memory", "cache", "io_depth", "io", "forms", NULL};
     const char *io = "auto";
     pst_engine_options_init(opts);
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|iO&O&$is:Engine", names, &opts->workers,
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|iO&O&$is(ddd):Engine", names, &opts->workers,
                                      pyp_as_u64, &opts->memory_bytes, pyp_as_cache,
-                                     &opts->cache_bytes, &opts->io_depth, &io))
+                                     &opts->cache_bytes, &opts->io_depth, &io, &opts->forms[0],
+                                     &opts->forms[1], &opts->forms[2]))
         return -1;
     opts->io = pyp_pick("io", io_words, io);
     return opts->io < 0 ? -1 : 0;
@@ -183,10 +184,11 @@ static PyType_Slot engine_slots[] = {
     {Py_tp_dealloc, engine_dealloc},
     {Py_tp_methods, engine_methods},
     {Py_tp_getset, engine_getset},
-    {Py_tp_doc, "Engine(workers=0, memory=0, cache=0, *, io_depth=0, io='auto')\n\n"
-                "A pool of workers and one byte budget, shared by the loaders that are given it. 0 "
-                "= chosen for this machine. cache: bytes of the budget for decoded samples, or "
-                "'auto'; 0 = none."},
+    {Py_tp_doc,
+     "Engine(workers=0, memory=0, cache=0, *, io_depth=0, io='auto', forms=(0, 0, 0))\n\n"
+     "A pool of workers and one byte budget, shared by the loaders that are given it. 0 "
+     "= chosen for this machine. cache: bytes of the budget for decoded samples, or "
+     "'auto'; 0 = none."},
     {0, NULL},
 };
 

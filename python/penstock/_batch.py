@@ -12,7 +12,7 @@ from . import _penstock
 if TYPE_CHECKING:
     import numpy
 
-_ALWAYS_THERE = ("id", "key", "valid")
+_ALWAYS_THERE = ("id", "key", "valid", "preparation")
 
 
 def as_array(view: _penstock.View) -> Any:

@@ -11,7 +11,7 @@ from . import _penstock
 from ._batch import Batch, make_batch
 from ._calls import wrap_calls
 from ._dataset import Dataset, as_dataset
-from ._options import ends_word, fields_text, on_error_options, sampling_options, whole
+from ._options import as_forms, ends_word, fields_text, on_error_options, sampling_options, whole
 from ._penstock import Engine, Error, SettingError, StateError
 from ._pipeline import PipelineLike, as_pipeline
 from ._ranks import find_ranks
@@ -45,8 +45,11 @@ class Loader:
 
     engine: an Engine to share with other loaders; else one is made with `workers`, `memory` and `cache`.
     workers: threads (0 = one per core, less one for the trainer; ranks of one machine share the cores).
-    memory: bytes or "8G" for everything (0 = chosen here). cache: of these, for decoded samples: bytes, "16G", "auto" (what the
-    rest leaves; the default) or 0. A cache of some size without memory= brings its own.
+    memory: bytes or "8G" for everything (0 = chosen here). cache: of these, for samples kept in memory: bytes, "16G", "auto" (what
+    the rest leaves; the default) or 0. A cache of some size without memory= brings its own. forms: the most that encoded,
+    decoded and augmented samples may have of it, three shares of 1 (None = as it pays).
+    sampling: "opportunistic": samples that other loaders of the engine have prepared come first, each still once an epoch
+    (order is then "ready"); loaders with the same data, pipeline and `group` share.
 
     device: None gives numpy arrays, "cpu" torch tensors, "cuda" or "cuda:1" tensors on that GPU: bytes go over the bus from
     pinned memory, one batch ahead on a stream of its own, and normalize runs there. channels_last: give pictures that
@@ -92,9 +95,14 @@ class Loader:
         ready_depth: int = 0,
         reorder_window: int = 0,
         channels_last: bool = False,
+        sampling: str = "plain",
+        group: str | None = None,
+        forms: Sequence[float] | None = None,
     ) -> None:
-        if engine is not None and (workers or memory or cache is not None):
-            raise SettingError("workers, memory and cache belong to the engine; give them there, not beside engine=")
+        if engine is not None and (workers or memory or cache is not None or forms is not None):
+            raise SettingError(
+                "workers, memory, cache and forms belong to the engine; give them there, not beside engine="
+            )
         if not train:
             _check_evaluation(shuffle, order, drop_last, ends)
         self.ranks = find_ranks(rank, world)
@@ -105,7 +113,9 @@ class Loader:
             "fields": fields_text(fields),
             "seed": whole("seed", seed, 0, (1 << 64) - 1),
             "epochs": epochs,
-            "order": order or "strict",
+            "order": order or ("ready" if sampling == "opportunistic" else "strict"),
+            "sampling": sampling,
+            "group": group,
             "ends": ends_word(ends, drop_last, train),
             "rank": self.ranks.rank,
             "world": self.ranks.world,
@@ -122,10 +132,12 @@ class Loader:
         self._front = _front_for(device, channels_last, transform, collate, self._options)
         self.dataset = as_dataset(data)
         self._owns_engine = engine is None
-        self.engine = self._make_engine(workers, memory, cache) if engine is None else engine
+        self.engine = self._make_engine(workers, memory, cache, forms) if engine is None else engine
         self._open()
 
-    def _make_engine(self, workers: int, memory: int | str, cache: int | str | None) -> Engine:
+    def _make_engine(
+        self, workers: int, memory: int | str, cache: int | str | None, forms: Sequence[float] | None
+    ) -> Engine:
         """Ranks of one machine take equal shares of it unless told how much."""
         size, local = as_bytes(memory, "memory"), self.ranks.local
         if local > 1 and not (workers and size):
@@ -135,7 +147,7 @@ class Loader:
             if not size and kept != AUTO:  # each brings its own cache; together they must fit
                 _penstock.settings(memory=0, cache=kept * local)
             size = size or max(64 << 20, whole["memory"] // local) + (0 if kept == AUTO else kept)
-        return Engine(workers, size, cache_bytes(cache))
+        return Engine(workers, size, cache_bytes(cache), forms=as_forms(forms))
 
     def _open(self) -> None:
         self._job = _penstock.Job(self.engine, self.dataset.raw, self.pipeline.text, self.batch_size, **self._options)

@@ -78,3 +78,15 @@ def on_error_options(policy: str) -> dict[str, Any]:
         else:
             options["retries"] = int(number)
     return options
+
+
+def as_forms(forms: Sequence[float] | None) -> tuple[float, float, float]:
+    """Shares of the cache for encoded, decoded and augmented samples; none means as it pays."""
+    if forms is None:
+        return (0.0, 0.0, 0.0)
+    shares = tuple(float(share) for share in forms)
+    if len(shares) != 3 or not all(0 <= share <= 1 for share in shares) or not any(shares):
+        raise SettingError(
+            f"forms={forms!r}: three shares from 0 to 1 are needed, for encoded, decoded and augmented samples"
+        )
+    return shares

@@ -73,7 +73,8 @@ class Batch:
 @final
 class Engine:
     def __new__(
-        cls, workers: int = 0, memory: int = 0, cache: int | str = 0, *, io_depth: int = 0, io: str = "auto"
+        cls, workers: int = 0, memory: int = 0, cache: int | str = 0, *, io_depth: int = 0, io: str = "auto",
+        forms: tuple[float, float, float] = (0.0, 0.0, 0.0),
     ) -> Engine: ...
     @property
     def settings(self) -> dict[str, Any]: ...
@@ -160,6 +161,8 @@ class Job:
         leases: int = 0,
         cache: bool = True,
         calls: dict[str, Callable[[View, int], Buffer]] | None = None,
+        sampling: str = "plain",
+        group: str | None = None,
     ) -> Job: ...
     @property
     def epoch(self) -> int: ...

@@ -101,6 +101,8 @@ def _stage_line(stage: tuple[str, int, float]) -> str:
 def _cache_line(stats: dict[str, Any]) -> str:
     if not stats.get("cache_bytes"):
         return ""
-    tries = stats["cache_hits"] + stats["cache_misses"]
-    hits = f", {stats['cache_hits'] / tries:.0%} found there" if tries else ""
-    return f"cache     {stats['cache_entries']:,} decoded samples in {stats['cache_bytes'] >> 20:,} MiB{hits}"
+    hits = {form: stats[f"{form}_hits"] for form in ("encoded", "decoded", "augmented")}
+    met = stats["preparations"] + stats["augmented_hits"]
+    found = ", ".join(f"{count / met:.0%} {form}" for form, count in hits.items() if count and met)
+    share = f"; found there: {found}" if found else ""
+    return f"cache     {stats['cache_entries']:,} samples in {stats['cache_bytes'] >> 20:,} MiB{share}"

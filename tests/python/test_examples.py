@@ -65,3 +65,11 @@ def test_the_python_example_shows_batches(photos, tmp_path):
 
 def test_the_c_example_stays_short():
     assert len((EXAMPLES / "first_batch.c").read_text().splitlines()) <= 60
+
+
+def test_a_sweep_shares_its_work():
+    shown = run(sys.executable, EXAMPLES / "many_jobs.py", "--epochs", 2)
+    assert shown.returncode == 0, shown.stderr
+    assert "samples prepared by others" in shown.stdout
+    each = float(shown.stdout.split(";")[-1].split()[0])
+    assert each < 0.8, shown.stdout
