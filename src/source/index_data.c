@@ -233,12 +233,23 @@ static bool dataset_ok(const psti_dataset *data)
            fields_ok(data) && splits_ok(data);
 }
 
+/* The root that was remembered: the one that is open, or one beneath it that a manifest names. */
+static int open_root(const psti_opening *o, const char *root_path)
+{
+    const size_t len = strlen(o->root_path);
+    if (strcmp(root_path, o->root_path) == 0)
+        return fcntl(o->root, F_DUPFD_CLOEXEC, 0);
+    if (strncmp(root_path, o->root_path, len) != 0 || root_path[len] != '/')
+        return -1;
+    return psti_open_beneath(o->root, root_path + len + 1, O_PATH | O_DIRECTORY, false);
+}
+
 psti_dataset *psti_index_load_data(const psti_index *index, const psti_opening *o)
 {
     pack k = {.p = index->body + index->at, .left = index->header.body_bytes - index->at};
     char *root_path = NULL;
     put_text(&k, &root_path);
-    const int root = k.bad ? -1 : open(root_path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    const int root = k.bad ? -1 : open_root(o, root_path);
     psti_dataset *data =
         root < 0 ? NULL
                  : psti_dataset_new((psti_source_kind)index->header.kind, o->real, root_path, root);

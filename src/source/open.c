@@ -3,6 +3,7 @@
  * makes it. Runs in the calling thread; builders use a crew. */
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -192,13 +193,13 @@ static int build_any(psti_opening *o, const place *p, psti_dataset **out, pst_er
 }
 
 /* Finishing touches that every kind gets. */
-static int complete(psti_opening *o, const place *p, psti_dataset *data, pst_error *err)
+static int complete(psti_opening *o, int above, psti_dataset *data, pst_error *err)
 {
     data->index_path = o->index_path;
     o->index_path = NULL;
     if (data->kind == PSTI_KIND_FILE)
         return 0;
-    const int rc = psti_splits_load(data, p->root_path, err);
+    const int rc = psti_splits_load(data, above, err);
     if (rc)
         return rc;
     if (o->opts->progress && o->opts->progress((uint64_t)data->count, o->opts->user))
@@ -241,36 +242,87 @@ static int64_t wall_clock_ns(void)
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-int psti_dataset_open(const char *path, const pst_dataset_options *given, psti_dataset **out,
-                      pst_error *err)
+/* The root is open and becomes the dataset's, or is closed. */
+static int open_place(psti_opening *o, const place *p, psti_dataset **out, pst_error *err)
 {
-    const pst_dataset_options opts = known_options(given);
-    psti_opening o = {.path = path, .root = -1, .opts = &opts, .now_ns = wall_clock_ns()};
-    place p = {0};
     psti_dataset *data = NULL;
-    if (!path || !*path)
-        return psti_fail(err, -EINVAL, "list", NULL, "no path was given");
-    int rc = find_place(path, &p, err);
-    if (!rc) {
-        o.real = p.real;
-        o.root_path = p.root_path;
-        o.root = open(p.root_path, O_PATH | O_DIRECTORY | O_CLOEXEC);
-        rc = o.root < 0 ? fail_open(err, -errno, path) : 0;
-    }
-    if (!rc) {
-        o.index_path = psti_index_path(&opts, p.real, &rc);
-        rc = rc ? psti_fail(err, rc, "list", path, "out of memory") : build_any(&o, &p, &data, err);
-    }
+    int rc = 0;
+    o->real = p->real;
+    o->root_path = p->root_path;
+    const int above = fcntl(o->root, F_DUPFD_CLOEXEC, 0); /* a manifest may name another root */
+    if (above < 0)
+        rc = fail_open(err, -errno, o->path);
+    else
+        o->index_path = psti_index_path(o->opts, p->real, &rc);
     if (!rc)
-        rc = complete(&o, &p, data, err);
+        rc = build_any(o, p, &data, err);
+    else if (above >= 0)
+        psti_fail(err, rc, "list", o->path, "out of memory");
+    if (!rc)
+        rc = complete(o, above, data, err);
     if (rc)
         psti_dataset_unref(data);
     else
         *out = data;
-    if (o.root >= 0)
-        close(o.root);
-    psti_free(o.index_path);
+    if (o->root >= 0)
+        close(o->root);
+    if (above >= 0)
+        close(above);
+    psti_free(o->index_path);
+    return rc;
+}
+
+int psti_dataset_open(const char *path, const pst_dataset_options *given, psti_dataset **out,
+                      pst_error *err)
+{
+    const pst_dataset_options opts = known_options(given);
+    psti_opening o = {.path = path, .opts = &opts, .now_ns = wall_clock_ns()};
+    place p = {0};
+    if (!path || !*path)
+        return psti_fail(err, -EINVAL, "list", NULL, "no path was given");
+    int rc = find_place(path, &p, err);
+    if (!rc) {
+        o.root = open(p.root_path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+        rc = o.root < 0 ? fail_open(err, -errno, path) : open_place(&o, &p, out, err);
+    }
     psti_free(p.root_path);
     free(p.real); /* lint: library memory */
     return rc;
+}
+
+int psti_dataset_open_at(const psti_place *at, const pst_dataset_options *given, psti_dataset **out,
+                         pst_error *err)
+{
+    const pst_dataset_options opts = known_options(given);
+    const bool file = at->name && *at->name;
+    if (file && (strchr(at->name, '/') || psti_key_fault(at->name, strlen(at->name))))
+        return psti_fail(err, -EINVAL, "list", at->path, "the name of the file is not one");
+    char *real = NULL;
+    if (asprintf(&real, "%s%s%s", at->path, file ? "/" : "", file ? at->name : "") < 0)
+        return psti_fail(err, -ENOMEM, "list", at->path, "out of memory");
+    psti_opening o = {.path = real, .opts = &opts, .now_ns = wall_clock_ns()};
+    place p = {.real = real, .root_path = (char *)at->path, .name = file ? at->name : NULL};
+    o.root = fcntl(at->root, F_DUPFD_CLOEXEC, 0);
+    const int rc = o.root < 0 ? fail_open(err, -errno, at->path) : open_place(&o, &p, out, err);
+    free(real); /* lint: library memory */
+    return rc;
+}
+
+int psti_dataset_place(const psti_dataset *data, psti_place *out)
+{
+    if (data->kind == PSTI_KIND_CUSTOM || data->kind == PSTI_KIND_FILES)
+        return -ENOTSUP;
+    struct stat st;
+    if (stat(data->path, &st) == 0 && S_ISDIR(st.st_mode)) {
+        *out = (psti_place){fcntl(data->root, F_DUPFD_CLOEXEC, 0), data->path, NULL};
+        return out->root < 0 ? -errno : 0;
+    }
+    /* The directory of a file need not be the root: a manifest may name another one. */
+    char dir[2 * PSTI_KEY_MAX];
+    const char *slash = strrchr(data->path, '/');
+    if (!slash || (size_t)(slash - data->path) + 2 > sizeof dir)
+        return -ENOTSUP;
+    snprintf(dir, sizeof dir, "%.*s/", (int)(slash - data->path), data->path);
+    *out = (psti_place){open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC), data->path, slash + 1};
+    return out->root < 0 ? -errno : 0;
 }

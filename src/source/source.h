@@ -26,6 +26,19 @@ typedef struct psti_source_field {
 
 int psti_dataset_open(const char *path, const pst_dataset_options *opts, psti_dataset **out,
                       pst_error *err);
+/* Where a dataset lies: an open directory, and the name of a file in it (NULL = the directory is
+ * the dataset). path: what the directory is called; it is not opened, but shown in messages and
+ * part of the name under which listings are remembered. */
+typedef struct psti_place {
+    int root;
+    const char *path, *name;
+} psti_place;
+/* The directory is opened anew; at stays the caller's. */
+int psti_dataset_open_at(const psti_place *at, const pst_dataset_options *opts, psti_dataset **out,
+                         pst_error *err);
+/* root becomes the caller's, path and name are the dataset's; path may be that of the file.
+ * -ENOTSUP for datasets that lie in no one place: lists of files, functions. */
+int psti_dataset_place(const psti_dataset *data, psti_place *out);
 /* Everything is copied. No file is looked at. */
 int psti_dataset_files(const pst_files *spec, psti_dataset **out, pst_error *err);
 /* 1: the dataset was made from a list with the same entries; 0: not. Negative: what next answered.

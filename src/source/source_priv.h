@@ -173,6 +173,6 @@ int psti_tar_build(psti_opening *o, const char *const *shards, size_t count, pst
                    pst_error *err);
 int psti_manifest_build(psti_opening *o, const char *name, psti_dataset **out, pst_error *err);
 /* Adds what the files splits/NAME.txt in that directory say; none is fine. */
-int psti_splits_load(psti_dataset *data, const char *dir_path, pst_error *err);
+int psti_splits_load(psti_dataset *data, int above, pst_error *err);
 
 #endif

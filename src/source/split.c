@@ -176,13 +176,10 @@ static int load_list(lists *l, const char *name, pst_error *err)
     return psti_dataset_add_split(l->data, split, ids, count, err);
 }
 
-int psti_splits_load(psti_dataset *data, const char *dir_path, pst_error *err)
+int psti_splits_load(psti_dataset *data, int above, pst_error *err)
 {
     lists l = {.data = data};
-    const int above = open(dir_path, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    l.dir = above < 0 ? above : psti_open_beneath(above, "splits", O_PATH | O_DIRECTORY, false);
-    if (above >= 0)
-        close(above);
+    l.dir = psti_open_beneath(above, "splits", O_PATH | O_DIRECTORY, false);
     if (l.dir < 0)
         return 0;
     int rc = find_lists(&l, err);
