@@ -144,7 +144,7 @@ static int block_arrays(pst_batch *block, const psti_feed *feed)
     return ok ? 0 : -ENOMEM;
 }
 
-pst_batch *block_new(psti_feed *feed, size_t bytes)
+static pst_batch *block_new(psti_feed *feed, size_t bytes, bool charged)
 {
     pst_batch *block = psti_calloc(PSTI_MEM_BATCH, 1, sizeof *block);
     if (!block)
@@ -152,23 +152,35 @@ pst_batch *block_new(psti_feed *feed, size_t bytes)
     block->ring = feed->ring;
     if (block_arrays(block, feed) < 0)
         goto fail;
-    if (bytes) {
-        block->base = psti_pages_alloc(PSTI_MEM_BATCH, bytes);
-        if (!block->base)
-            goto fail;
-        block->bytes = bytes;
-    }
+    block->charged = charged;
+    if (bytes && block_pages(block, bytes, charged) < 0)
+        goto fail;
     return block;
 fail:
     block_free(block);
     return NULL;
 }
 
+int block_pages(pst_batch *block, size_t bytes, bool kept)
+{
+    const psti_feed_hooks *hooks = &block->ring->hooks;
+    block->base = hooks->take ? hooks->take(hooks->user, bytes, kept)
+                              : psti_pages_alloc(PSTI_MEM_BATCH, bytes);
+    if (!block->base)
+        return -ENOMEM;
+    block->bytes = bytes;
+    return 0;
+}
+
 void block_free(pst_batch *block)
 {
     if (!block)
         return;
-    psti_pages_free(PSTI_MEM_BATCH, block->base, block->bytes);
+    const psti_feed_hooks *hooks = &block->ring->hooks;
+    if (!hooks->give)
+        psti_pages_free(PSTI_MEM_BATCH, block->base, block->bytes);
+    else if (block->base)
+        hooks->give(hooks->user, block->base, block->bytes);
     psti_free(block->ids);
     psti_free(block->positions);
     psti_free(block->starts);
@@ -181,10 +193,10 @@ void block_free(pst_batch *block)
 /* A new block: one of the ring while that may grow, else one that goes when it comes back. */
 static pst_batch *block_add_locked(psti_feed *feed)
 {
-    pst_batch *block = block_new(feed, feed->layout.dense ? feed->layout.bytes : 0);
+    const bool charged = feed->blocks < feed->blocks_max;
+    pst_batch *block = block_new(feed, feed->layout.dense ? feed->layout.bytes : 0, charged);
     if (!block)
         return NULL;
-    block->charged = feed->blocks < feed->blocks_max;
     if (block->charged && feed->layout.dense)
         feed->members[feed->blocks] = block;
     feed->blocks += block->charged;
@@ -279,7 +291,8 @@ uint8_t *block_slot(const pst_batch *block, const layout *l, int output, int slo
 /* ---- sealing: header, ids, keys, valid ----------------------------------------------------------
  */
 
-static void seal_keys(pst_batch *block, const psti_feed *feed, const pst_field *field)
+/* Returns the bytes of all keys. */
+static size_t seal_keys(pst_batch *block, const psti_feed *feed, const pst_field *field)
 {
     int64_t *lengths = (int64_t *)(block->base + field->shapes_offset);
     int64_t *offsets = (int64_t *)(block->base + field->offsets_offset);
@@ -295,16 +308,17 @@ static void seal_keys(pst_batch *block, const psti_feed *feed, const pst_field *
         at += len;
     }
     offsets[block->slots] = (int64_t)at;
+    return at;
 }
 
-void block_seal(pst_batch *block, const psti_feed *feed)
+void block_seal(pst_batch *block, const psti_feed *feed, const pst_field *given)
 {
     pst_batch_desc *desc = (pst_batch_desc *)block->base;
     const int outputs = feed->outputs;
     const uint32_t slots = (uint32_t)block->slots;
-    pst_field *fields = (pst_field *)(block->base + sizeof *desc);
-    if (feed->layout.dense)
-        memcpy(fields, feed->layout.field, (size_t)feed->layout.fields * sizeof *fields);
+    const size_t field_bytes = (size_t)feed->layout.fields * sizeof *given;
+    pst_field fields[PSTI_OUTPUTS_MAX + EXTRA_FIELDS];
+    memcpy(fields, given ? given : feed->layout.field, field_bytes);
     for (int i = 0; i < feed->layout.fields; i++)
         if (fields[i].slot_bytes)
             fields[i].data_bytes = fields[i].slot_bytes * slots;
@@ -313,9 +327,8 @@ void block_seal(pst_batch *block, const psti_feed *feed)
     if (feed->group)
         memcpy(block->base + fields[outputs + 3].data_offset, block->numbers,
                slots * sizeof *block->numbers);
-    seal_keys(block, feed, &fields[outputs + 1]);
-    fields[outputs + 1].data_bytes =
-        (uint64_t)((const int64_t *)(block->base + fields[outputs + 1].offsets_offset))[slots];
+    fields[outputs + 1].data_bytes = seal_keys(block, feed, &fields[outputs + 1]);
+    memcpy(block->base + sizeof *desc, fields, field_bytes);
     uint32_t valid = 0;
     for (uint32_t i = 0; i < slots; i++)
         valid += block->valid[i];
@@ -346,6 +359,7 @@ int ring_new(psti_feed *feed, ring **out)
         return -ENOMEM;
     pthread_mutex_init(&r->lock, NULL);
     r->feed = feed;
+    r->hooks = feed->spec.hooks;
     r->pid = getpid();
     atomic_init(&r->refs, 1);
     *out = r;
@@ -378,6 +392,8 @@ void psti_batch_release(pst_batch *batch)
 {
     ring *r = batch->ring;
     if (!r) { /* of no feed, see single.c */
+        if (batch->release)
+            batch->release(batch->user, batch->base, batch->bytes);
         psti_free(batch);
         return;
     }

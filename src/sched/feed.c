@@ -13,6 +13,8 @@ void feed_wake(psti_feed *feed)
 {
     atomic_fetch_add(&feed->wake, 1);
     psti_futex_wake_all(&feed->wake);
+    if (feed->spec.hooks.wake)
+        feed->spec.hooks.wake(feed->spec.hooks.user);
 }
 
 void psti_feed_abort(psti_feed *feed)
@@ -308,6 +310,8 @@ static void lease_locked(psti_feed *feed, run *r, pst_batch *block)
     worth_update_locked(feed->pool);
     if (!feed->first_batch_ns)
         feed->first_batch_ns = psti_now_ns() - feed->opened_ns;
+    block->epoch = r->number;
+    block->steps = r->steps;
     block->run = NULL;
     run_unref_locked(r);
 }
@@ -359,7 +363,8 @@ static void note_wait_locked(psti_feed *feed, uint64_t since)
 /* Once a feed, and only when it is the consumer's doing. How many it holds, or 0. */
 static int tell_fresh_locked(psti_feed *feed)
 {
-    if (feed->fresh_told || !feed->fresh || feed->leased <= feed->spec.leases)
+    if (feed->fresh_told || !feed->fresh || feed->leased <= feed->spec.leases ||
+        feed->spec.hooks.take) /* whose owner sees to it */
         return 0;
     feed->fresh_told = true;
     return feed->leased;

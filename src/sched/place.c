@@ -15,7 +15,7 @@ static void seal_and_publish(psti_feed *feed, pst_batch *block)
     int rc = block->error.code;
     if (rc == 0) {
         if (feed->layout.dense)
-            block_seal(block, feed);
+            block_seal(block, feed, NULL);
         else
             rc = gather_seal(block, feed, &err);
     }
@@ -139,6 +139,8 @@ static void skip_locked(run *r, int64_t position, int64_t share, bool valid, pst
         nothing_good_locked(r, err);
     if (run_note_skip_locked(r, position, share) < 0)
         out_of_memory_locked(r);
+    if (feed->spec.hooks.skipped)
+        feed->spec.hooks.skipped(feed->spec.hooks.user, r->number, position, share, err);
 }
 
 /* ---- QUEUE: in share order

@@ -273,6 +273,8 @@ static void tame_the_heap(void)
 
 static int start(psti_pool *pool, const psti_pool_spec *spec, pst_error *err)
 {
+    if (spec->workers == 0)
+        return 0;
     tame_the_heap();
     const uint64_t cache = spec->cache_bytes == PST_CACHE_AUTO ? 0 : spec->cache_bytes;
     const uint64_t memory = spec->memory_bytes - cache;
@@ -363,5 +365,5 @@ psti_budget *psti_pool_budget(psti_pool *pool)
 
 int psti_pool_io(const psti_pool *pool)
 {
-    return psti_reader_kind(pool->reader);
+    return pool->reader ? psti_reader_kind(pool->reader) : PST_IO_AUTO;
 }

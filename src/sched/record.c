@@ -227,15 +227,11 @@ int gather_seal(pst_batch *block, psti_feed *feed, pst_error *err)
     size_t total;
     if (place_fields(block, feed, fields, &total) < 0)
         return psti_fail(err, PST_ELIMIT, "batch", NULL, "a batch of these samples is too large");
-    block->base = psti_pages_alloc(PSTI_MEM_BATCH, total);
-    if (!block->base)
+    if (block_pages(block, total, false) < 0)
         return psti_fail(err, -ENOMEM, "batch", NULL, "no memory for a batch of %.1f MiB",
                          (double)total / 0x1p20);
-    block->bytes = total;
-    memcpy(block->base + sizeof(pst_batch_desc), fields,
-           (size_t)feed->layout.fields * sizeof *fields);
     for (int i = 0; i < feed->outputs; i++)
         write_field(block, i, &fields[i]);
-    block_seal(block, feed);
+    block_seal(block, feed, fields);
     return 0;
 }

@@ -21,6 +21,7 @@ static void run_free(run *r)
     psti_free(r->used);
     psti_free(r->skipped);
     psti_free(r->skipped_share);
+    psti_free(r->rest);
     psti_free(r);
 }
 
@@ -157,8 +158,16 @@ bool run_dispatched_all(const run *r)
     if (r->cancelled || r->error.code)
         return true;
     if (r->feed->spec.ends == PST_ENDS_SHORT || !r->feed->spec.skip)
-        return r->next_share >= r->slots;
+        return r->next_share >= (r->rest ? r->rest_count : r->slots);
     return r->placed + r->inflight >= r->slots;
+}
+
+int64_t run_next_share(const run *r)
+{
+    if (!r->rest)
+        return r->next_share;
+    return r->next_share < r->rest_count ? r->rest[r->next_share]
+                                         : r->slots + (r->next_share - r->rest_count);
 }
 
 /* Under skip, what is past the share repeats the share once, then any sample of the epoch: the
@@ -182,7 +191,7 @@ pst_batch *run_check_end_locked(run *r)
     if (r->feed->way == FIXED || r->feed->spec.ends != PST_ENDS_SHORT || r->cancelled ||
         r->error.code)
         return NULL;
-    if (r->next_share < r->slots || r->inflight > 0)
+    if (r->next_share < (r->rest ? r->rest_count : r->slots) || r->inflight > 0)
         return NULL;
     pst_batch *last = r->open;
     r->open = NULL;

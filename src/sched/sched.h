@@ -19,7 +19,7 @@
 
 typedef struct psti_pool psti_pool;
 typedef struct psti_pool_spec {
-    int workers, io_depth, io;
+    int workers, io_depth, io; /* no workers: for records alone, see psti_feed_note */
     uint64_t memory_bytes;
     uint64_t cache_bytes; /* of them for cached samples; 0 = none, PST_CACHE_AUTO = what is left */
     double forms[3];      /* most that each form may have of it; all 0 = as it is worth */
@@ -48,6 +48,23 @@ typedef struct psti_feed_field {
     int packing; /* pst_packing wanted; 0 = dense where the shape is known, else ragged */
 } psti_feed_field;
 
+/* For an owner that hands batches on to another process. Every function may be NULL. They are
+ * called from any thread, most of them with the pool's lock held, and must not call back. */
+typedef struct psti_feed_hooks {
+    /* Memory for batches instead of ordinary pages: page-aligned and zero-filled; NULL when there
+     * is none. ring: it is kept as long as the feed; else it goes when its batch is released. give:
+     * from whoever releases the last batch, so it may outlive the feed. */
+    void *(*take)(void *user, size_t bytes, bool ring);
+    void (*give)(void *user, void *base, size_t bytes);
+    void (*wake)(void *user); /* psti_feed_next may have something new to say; also in signals */
+    /* A sample was skipped: what psti_feed_note_skip wants to know, and why. */
+    void (*skipped)(void *user, uint64_t epoch, int64_t position, int64_t share,
+                    const pst_error *err);
+    /* Whether the job may have the sample: 0, or a code that makes it bad. No lock is held. */
+    int (*may)(void *user, int64_t id, pst_error *err);
+    void *user;
+} psti_feed_hooks;
+
 typedef struct psti_feed_spec {
     psti_dataset *data; /* the feed takes its own reference */
     psti_plan *plan;    /* taken over, also on failure; plan inputs correspond to fields */
@@ -70,6 +87,7 @@ typedef struct psti_feed_spec {
      * the feed. */
     int (*bad)(void *user, pst_error *err);
     void *user;
+    psti_feed_hooks hooks;
 } psti_feed_spec;
 
 int psti_feed_open(psti_pool *pool, const psti_feed_spec *spec, psti_feed **out, pst_error *err);
@@ -95,6 +113,41 @@ int psti_feed_resume(psti_feed *feed, const psti_state *state, pst_error *err);
 
 const pst_batch_desc *psti_batch_desc(const pst_batch *batch);
 void psti_batch_release(pst_batch *batch);
+
+/* What a batch that was handed over stands for. Kept apart from the batch's memory, which others
+ * may have written to since. */
+typedef struct psti_receipt {
+    uint64_t epoch;
+    int64_t steps;     /* of the epoch, as far as is known by now */
+    int64_t share_end; /* share indices below it are delivered or skipped */
+    int32_t slots;
+    const int64_t *positions; /* of each slot; the batch's own */
+    const uint8_t *valid;
+} psti_receipt;
+void psti_batch_receipt(const pst_batch *batch, psti_receipt *out);
+
+/* A batch in memory of somebody else, who is told when it is released. */
+typedef struct psti_guest {
+    void *base;
+    size_t bytes;
+    void (*release)(void *user, void *base, size_t bytes);
+    void *user;
+} psti_guest;
+int psti_batch_guest(const psti_guest *from, pst_batch **out);
+
+/* ---- keeping a record ------------------------------------------------------------------------ */
+
+/* A feed of a pool without workers prepares nothing: it keeps the record of batches that another
+ * process prepares for the same spec. These do the bookkeeping of psti_feed_next; progress, resume,
+ * epochs and statistics are as ever. One thread. */
+int psti_feed_note(psti_feed *feed, const psti_receipt *receipt, uint64_t wait_ns);
+void psti_feed_note_end(psti_feed *feed, uint64_t epoch); /* of the epoch that is open or next */
+int psti_feed_note_skip(psti_feed *feed, uint64_t epoch, int64_t position, int64_t share);
+bool psti_feed_at_start(psti_feed *feed, uint64_t epoch); /* nothing of the epoch came yet */
+bool psti_feed_finished(psti_feed *feed);                 /* all epochs were handed over */
+/* Goes on where a record of the same spec stands, its rank's own share included: feed was just
+ * opened, the record is no longer added to. */
+int psti_feed_adopt(psti_feed *feed, psti_feed *record, pst_error *err);
 
 /* A batch of one sample, made of a work that is ready for finish. It belongs to no feed. */
 typedef struct psti_single {

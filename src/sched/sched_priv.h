@@ -55,7 +55,9 @@ typedef struct layout {
 typedef enum block_state { BLOCK_FREE, BLOCK_FILLING, BLOCK_READY, BLOCK_LEASED } block_state;
 
 struct pst_batch {
-    ring *ring;      /* NULL: a batch of no feed, see single.c */
+    ring *ring; /* NULL: a batch of no feed, see single.c */
+    void (*release)(void *user, void *base, size_t bytes); /* a guest's; NULL = none */
+    void *user;
     pst_batch *next; /* free list, ready list */
     uint8_t *base;
     size_t bytes;
@@ -70,6 +72,8 @@ struct pst_batch {
     int64_t share_end; /* share indices below it are delivered or skipped once this batch is */
     pst_error error;   /* of the lowest bad slot; code 0 = none */
     int error_slot;
+    uint64_t epoch; /* once leased: what run->number and run->steps were */
+    int64_t steps;
     /* per slot, `batch` of each */
     int64_t *ids, *positions;
     uint64_t *starts;
@@ -80,10 +84,11 @@ struct pst_batch {
 
 /* What outlives the feed as long as batches are leased. */
 struct ring {
-    pthread_mutex_t lock; /* guards feed; taken before pool->lock */
-    psti_feed *feed;      /* NULL once the feed is closed */
-    atomic_int refs;      /* the feed and each leased batch; counter, the last one frees */
-    pid_t pid;            /* of the process that made it: a forked child leaves it alone */
+    pthread_mutex_t lock;  /* guards feed; taken before pool->lock */
+    psti_feed *feed;       /* NULL once the feed is closed */
+    atomic_int refs;       /* the feed and each leased batch; counter, the last one frees */
+    pid_t pid;             /* of the process that made it: a forked child leaves it alone */
+    psti_feed_hooks hooks; /* fixed */
 };
 
 /* ---- records: finished samples that wait for their slot (record.c) ----------------------------
@@ -152,6 +157,8 @@ struct run {
     int64_t *skipped; /* positions, in order of discovery */
     int64_t *skipped_share;
     int64_t skipped_count, skipped_cap;
+    int64_t *rest; /* ready, taken over in mid-epoch: the share indices that are left, else NULL */
+    int64_t rest_count;
 };
 
 /* ---- task (task.c) ------------------------------------------------------------------------------
@@ -341,14 +348,17 @@ struct psti_pool {
 
 /* block.c */
 int layout_make(psti_feed *feed, layout *out, pst_error *err);
-pst_batch *block_new(psti_feed *feed, size_t bytes);
 void block_free(pst_batch *block);
 pst_batch *block_take_locked(psti_feed *feed, run *r, int64_t step, int slots);
 void block_drop_locked(psti_feed *feed, pst_batch *block); /* back to the free list, or gone */
 int block_ring_locked(psti_feed *feed);                    /* makes every block of the ring */
 int64_t block_samples_max_locked(const psti_feed *feed);   /* dispatched and not delivered */
 uint8_t *block_slot(const pst_batch *block, const layout *l, int output, int slot);
-void block_seal(pst_batch *block, const psti_feed *feed);
+/* Pages for a batch, from the feed's owner if he has some; block_free gives them back. */
+int block_pages(pst_batch *block, size_t bytes, bool kept);
+/* fields: of a batch of varying shape; NULL = the layout's. Nothing is read back from the block:
+ * whoever else has it mapped may write to it. */
+void block_seal(pst_batch *block, const psti_feed *feed, const pst_field *fields);
 int ring_new(psti_feed *feed, ring **out);
 void ring_detach(ring *r); /* the feed closes */
 void ring_unref(ring *r);
@@ -372,6 +382,7 @@ void run_cancel_locked(run *r);
 void run_settled_locked(run *r, int64_t samples); /* delivered or bad */
 void run_fail_locked(run *r, const pst_error *err);
 bool run_dispatched_all(const run *r);
+int64_t run_next_share(const run *r); /* the share index that is sent out next */
 int64_t run_position(const run *r, int64_t share, bool *valid);
 pst_batch *run_check_end_locked(run *r);
 void batch_publish_locked(pst_batch *block);

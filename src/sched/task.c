@@ -92,7 +92,7 @@ static void aim(task *t, psti_feed *feed, run *r)
 {
     t->feed = feed;
     t->run = r;
-    t->share = r->next_share;
+    t->share = run_next_share(r);
     t->tries = 0;
     t->took_ns = 0;
     t->made = false;
@@ -309,6 +309,13 @@ static void tell_key(const task *t, pst_error *err)
     psti_error_key(err, psti_dataset_key_in(t->feed->spec.data, t->id, room, &len));
 }
 
+/* Asked each time a worker takes the sample, also when it was read or prepared before. */
+static int may_have(const task *t, pst_error *err)
+{
+    const psti_feed_hooks *hooks = &t->feed->spec.hooks;
+    return hooks->may ? hooks->may(hooks->user, t->id, err) : 0;
+}
+
 bool task_run(worker *w, task *t)
 {
     psti_feed *feed = t->feed;
@@ -316,9 +323,10 @@ bool task_run(worker *w, task *t)
     psti_error_clear(&err);
     if (t->unseen)
         read_look_first(t);
-    if (t->unread && !read_here(t))
+    const int allowed = may_have(t, &err);
+    if (allowed == 0 && t->unread && !read_here(t))
         return false;
-    const int status = atomic_load(&t->read_status);
+    const int status = allowed < 0 ? allowed : atomic_load(&t->read_status);
     if (status < 0 && read_again(t, status, &err))
         return false;
     uint64_t extra = 0;
