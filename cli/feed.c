@@ -21,7 +21,7 @@
 
 typedef struct feed_values {
     const char *data, *pipeline, *split, *fields, *sampler, *rank, *on_error, *ledger, *save_state,
-        *load_state, *index_dir, *group, *forms;
+        *load_state, *index_dir, *group, *forms, *engine;
     int64_t batch, epochs, start_epoch, workers, max_batches, io_depth, ready_depth, reorder_window,
         draws;
     uint64_t seed, memory, cache;
@@ -56,6 +56,7 @@ static int open_engine(feed *f)
     opts.workers = (int)f->v->workers;
     opts.io_depth = (int)f->v->io_depth;
     opts.io = f->v->io;
+    opts.address = f->v->engine;
     const int exit_code = choose_forms(f->v->forms, opts.forms);
     if (exit_code != CLI_OK)
         return exit_code;
@@ -349,6 +350,9 @@ static const arg_option options[] = {
              "ranks, short with one"),
     OPT_INT("max-batches", "N", AT(max_batches), 0, 1e15, "0", "stop after so many; 0 = no limit"),
     OPT_HEADING("Speed and memory"),
+    OPT_TEXT("engine", "ADDRESS", AT(engine), NULL,
+             "whose workers: embedded (default), unix:DIR for the daemon that serves DIR, auto for "
+             "this user's daemon if one runs"),
     OPT_INT("workers", "N", AT(workers), 0, 1024, "0",
             "threads that prepare samples; 0 = by the CPU quota"),
     OPT_BYTES("memory", "BYTES", AT(memory), "0",

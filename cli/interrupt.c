@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Signals become a flag, an aborted job and a readable pipe. The handler runs on whichever thread
- * the kernel picks, so a sleeper waits on the pipe and not for EINTR. */
+ * Signals become a flag, an aborted job or server, and a readable pipe. The handler runs on
+ * whichever thread the kernel picks, so a sleeper waits on the pipe and not for EINTR. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -16,6 +16,7 @@
 static atomic_int signal_seen;
 static _Atomic(pst_job *)
     current; /* with signal_seen: each side writes its own, then reads the other's */
+static _Atomic(pst_server *) serving; /* the same */
 static int wake_pipe[2] = {-1, -1};
 
 static void on_signal(int number)
@@ -25,6 +26,9 @@ static void on_signal(int number)
     pst_job *job = atomic_load(&current);
     if (job != NULL)
         pst_job_abort(job);
+    pst_server *server = atomic_load(&serving);
+    if (server != NULL)
+        pst_server_stop(server);
     if (write(wake_pipe[1], "!", 1) < 0) {
         /* The pipe is full: it is readable, which is all that matters. */
     }
@@ -55,6 +59,18 @@ void interrupt_job(pst_job *job)
     atomic_store(&current, job);
     if (job != NULL && atomic_load(&signal_seen) != 0)
         pst_job_abort(job);
+}
+
+void interrupt_server(pst_server *server)
+{
+    atomic_store(&serving, server);
+    if (server != NULL && atomic_load(&signal_seen) != 0)
+        pst_server_stop(server);
+}
+
+void interrupt_forget(void)
+{
+    atomic_store(&signal_seen, 0);
 }
 
 int interrupt_signal(void)

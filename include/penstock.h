@@ -66,9 +66,9 @@ typedef struct pst_error {
 PST_API const char *pst_strerror(int code);
 /* Version of the library; static storage. */
 PST_API const char *pst_version(void);
-/* What the library was built with: "jpeg", "png", "webp", "uring". index from 0; returns 1 for a
- * part that is there, 0 for one that was left out, -ENOENT past the end. detail says with which
- * library and version. The texts are static. */
+/* What the library was built with: "jpeg", "png", "webp", "uring", "control". index from 0; returns
+ * 1 for a part that is there, 0 for one that was left out, -ENOENT past the end. detail says with
+ * which library and version. The texts are static. */
 PST_API int pst_feature(int index, const char **name, const char **detail);
 /* Writes "stage: key at byte N: message" into buf (always terminated). Returns the full length. */
 PST_API size_t pst_error_format(const pst_error *err, char *buf, size_t cap);
@@ -188,6 +188,10 @@ typedef struct pst_engine_options {
                              beside a cache */
     double forms[3]; /* most of the cache that encoded, decoded and augmented samples may have, each
                         a share (0..1; all 0 = as it is worth) */
+    const char *address;  /* whose workers: "unix:DIR" = those of the daemon that serves DIR,
+                             "unix:" = of this user's default; "auto" = of a daemon of this user if
+                             one runs; the rest of the options then holds for what is done here when
+                             the daemon cannot do it or dies (NULL or "embedded" = this process) */
 } pst_engine_options;
 
 /* What was asked for and what it became on this machine. */
@@ -199,6 +203,7 @@ typedef struct pst_settings {
     uint64_t cache_bytes; /* the most that the cache may come to; 0 = none */
     double forms[3];      /* as asked for */
     char cpu[16];         /* kernels in use: "c", "avx2", "avx512" */
+    int served;           /* 1 = an engine's: the numbers are those of the daemon behind it */
 } pst_settings;
 
 PST_API void pst_engine_options_init(pst_engine_options *opts);
@@ -709,6 +714,39 @@ PST_API double pst_plan_gain(const pst_plan *plan, int change, double amount);
 /* The split that Seneca's published equations choose for these inputs, and samples a second as they
  * count; what it gives by our count is pst_plan_at of the split. */
 PST_API int pst_plan_paper(const pst_plan *plan, double share[PST_FORMS], double *samples_s);
+
+/* ---- serving -----------------------------------------------------------------------------------
+ */
+
+/* One engine for the processes of a machine: they make engines with the address unix:DIR. A client
+ * passes the directory of its dataset as an open descriptor; no path of a client is ever opened. */
+typedef struct pst_server pst_server;
+typedef struct pst_server_options {
+    size_t size;                /* sizeof(pst_server_options) */
+    const char *dir;            /* where the sockets are (NULL = this user's default) */
+    pst_engine_options engine;  /* of the engine behind it; address is ignored */
+    const uint32_t *allow_uids; /* other users who may come in; each is given the files that he may
+                                   read himself; copied (NULL = none) */
+    int allow_count;
+    int idle_exit_s;     /* ends by itself when nobody was connected for so long (0 = never) */
+    uint64_t client_cap; /* bytes beyond its ring that one client may hold (0 = a sixteenth of the
+                            budget, at most 256 MiB) */
+} pst_server_options;
+
+PST_API void pst_server_options_init(pst_server_options *opts);
+/* Takes the directory, starts the engine and listens. -EADDRINUSE when another daemon has the
+ * directory. */
+PST_API int pst_server_open(const pst_server_options *opts, pst_server **out, pst_error *err);
+/* Serves until pst_server_stop, or until it was idle for long enough. 0 or negative. */
+PST_API int pst_server_run(pst_server *server, pst_error *err);
+/* Makes pst_server_run return. Does not block; safe in a signal handler. */
+PST_API void pst_server_stop(pst_server *server);
+/* Ends all connections, the engine and the sockets; not while it runs. NULL is fine. */
+PST_API void pst_server_close(pst_server *server);
+/* The directory that is served. */
+PST_API const char *pst_server_dir(const pst_server *server);
+/* The directory of an address as in pst_engine_options, or the default (NULL). 0 or -EINVAL. */
+PST_API int pst_server_find(const char *address, char *dir, size_t cap);
 
 PST_API size_t pst_dtype_bytes(int dtype);
 /* CRC32C, as used in ledgers. Start with 0; chainable. */

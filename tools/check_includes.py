@@ -26,6 +26,7 @@ ARROWS = {
     "pipeline": {"core", "codec", "op"},
     "sched": {"core", "source", "codec", "op", "pipeline", "sample", "cache", "model"},
     "engine": {"core", "source", "codec", "op", "pipeline", "sample", "cache", "model", "sched"},
+    "serve": {"core", "engine"},
 }
 # Third-party headers, and the only places that may know them.
 LIBRARIES = {
@@ -33,7 +34,8 @@ LIBRARIES = {
     "jerror.h": {"src/codec", "bench"},
     "spng.h": {"src/codec", "cli"},
     "liburing.h": {"src/source"},
-    "jansson.h": {"src/source", "cli"},
+    "jansson.h": {"src/source", "src/serve", "cli"},
+    "microhttpd.h": {"src/serve"},
     "Python.h": {"python"},
 }
 FRONTS = ("cli", "python", "examples")

@@ -12,13 +12,13 @@ static const char *const io_words[] = {"auto", "uring", "threads", NULL};
 
 static int parse_options(PyObject *args, PyObject *kwargs, pst_engine_options *opts)
 {
-    static char *names[] = {"workers", "memory", "cache", "io_depth", "io", "forms", NULL};
+    static char *names[] = {"workers", "memory", "cache", "io_depth", "io", "forms", "address", NULL};
     const char *io = "auto";
     pst_engine_options_init(opts);
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|iO&O&$is(ddd):Engine", names, &opts->workers,
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|iO&O&$is(ddd)z:Engine", names, &opts->workers,
                                      pyp_as_u64, &opts->memory_bytes, pyp_as_cache,
                                      &opts->cache_bytes, &opts->io_depth, &io, &opts->forms[0],
-                                     &opts->forms[1], &opts->forms[2]))
+                                     &opts->forms[1], &opts->forms[2], &opts->address))
         return -1;
     opts->io = pyp_pick("io", io_words, io);
     return opts->io < 0 ? -1 : 0;
@@ -116,12 +116,13 @@ static pst_engine *usable(PyObject *self)
 
 PyObject *pyp_settings_dict(const pst_settings *settings)
 {
-    return Py_BuildValue("{s:i, s:K, s:i, s:i, s:s, s:K, s:K, s:s}", "cpus", settings->cpus,
+    return Py_BuildValue("{s:i, s:K, s:i, s:i, s:s, s:K, s:K, s:s, s:O}", "cpus", settings->cpus,
                          "may_have", (unsigned long long)settings->may_have, "workers",
                          settings->workers, "io_depth", settings->io_depth, "io",
                          io_words[settings->io], "memory",
                          (unsigned long long)settings->memory_bytes, "cache",
-                         (unsigned long long)settings->cache_bytes, "cpu", settings->cpu);
+                         (unsigned long long)settings->cache_bytes, "cpu", settings->cpu, "served",
+                         settings->served ? Py_True : Py_False);
 }
 
 static PyObject *engine_settings(PyObject *self, void *closure)
@@ -185,10 +186,12 @@ static PyType_Slot engine_slots[] = {
     {Py_tp_methods, engine_methods},
     {Py_tp_getset, engine_getset},
     {Py_tp_doc,
-     "Engine(workers=0, memory=0, cache=0, *, io_depth=0, io='auto', forms=(0, 0, 0))\n\n"
-     "A pool of workers and one byte budget, shared by the loaders that are given it. 0 "
-     "= chosen for this machine. cache: bytes of the budget for decoded samples, or "
-     "'auto'; 0 = none."},
+     "Engine(workers=0, memory=0, cache=0, *, io_depth=0, io='auto', forms=(0, 0, 0), "
+     "address=None)\n\n"
+     "A pool of workers and one byte budget, shared by the loaders that are given it. 0 = chosen for "
+     "this machine. cache: bytes of the budget for samples kept in memory, or 'auto'; 0 = none. "
+     "forms: the most that encoded, decoded and augmented ones may have of it. address: 'unix:DIR' "
+     "for the daemon that serves DIR, 'auto' for this user's if one runs; else this process."},
     {0, NULL},
 };
 

@@ -36,6 +36,7 @@ _WITHOUT = {
     "png": ".png files are bad samples; build with libspng",
     "webp": ".webp files are bad samples; build with libwebp",
     "uring": "files are read by threads; build with liburing",
+    "control": "penstock serve shows nothing of its jobs; build with libmicrohttpd",
 }
 
 

@@ -43,7 +43,9 @@ class Loader:
     ends: "drop", "pad" or "short"; drop_last=True is ends="drop". epochs: stop after so many (0 = no end).
     on_error: "raise", "skip:N", "retry:N" or "skip:N,retry:M".
 
-    engine: an Engine to share with other loaders; else one is made with `workers`, `memory` and `cache`.
+    engine: an Engine to share with other loaders, or where one is served: "unix:DIR" for the `penstock serve` of that
+    directory, "auto" for this user's if one runs. Else one is made with `workers`, `memory` and `cache`, which also hold when
+    a served one is gone and the loader goes on by itself.
     workers: threads (0 = one per core, less one for the trainer; ranks of one machine share the cores).
     memory: bytes or "8G" for everything (0 = chosen here). cache: of these, for samples kept in memory: bytes, "16G", "auto" (what
     the rest leaves; the default) or 0. A cache of some size without memory= brings its own. forms: the most that encoded,
@@ -79,7 +81,7 @@ class Loader:
         workers: int = 0,
         memory: int | str = 0,
         cache: int | str | None = None,
-        engine: Engine | None = None,
+        engine: Engine | str | None = None,
         on_error: str = "raise",
         device: Any = None,
         transform: Callable[[Any], Any] | None = None,
@@ -99,7 +101,7 @@ class Loader:
         group: str | None = None,
         forms: Sequence[float] | None = None,
     ) -> None:
-        if engine is not None and (workers or memory or cache is not None or forms is not None):
+        if isinstance(engine, Engine) and (workers or memory or cache is not None or forms is not None):
             raise SettingError(
                 "workers, memory, cache and forms belong to the engine; give them there, not beside engine="
             )
@@ -131,12 +133,17 @@ class Loader:
             self._options["calls"] = wrap_calls(self.pipeline.calls)
         self._front = _front_for(device, channels_last, transform, collate, self._options)
         self.dataset = as_dataset(data)
-        self._owns_engine = engine is None
-        self.engine = self._make_engine(workers, memory, cache, forms) if engine is None else engine
+        self._owns_engine = not isinstance(engine, Engine)
+        self.engine = engine if isinstance(engine, Engine) else self._make_engine(workers, memory, cache, forms, engine)
         self._open()
 
     def _make_engine(
-        self, workers: int, memory: int | str, cache: int | str | None, forms: Sequence[float] | None
+        self,
+        workers: int,
+        memory: int | str,
+        cache: int | str | None,
+        forms: Sequence[float] | None,
+        address: str | None,
     ) -> Engine:
         """Ranks of one machine take equal shares of it unless told how much."""
         size, local = as_bytes(memory, "memory"), self.ranks.local
@@ -147,7 +154,7 @@ class Loader:
             if not size and kept != AUTO:  # each brings its own cache; together they must fit
                 _penstock.settings(memory=0, cache=kept * local)
             size = size or max(64 << 20, whole["memory"] // local) + (0 if kept == AUTO else kept)
-        return Engine(workers, size, cache_bytes(cache), forms=as_forms(forms))
+        return Engine(workers, size, cache_bytes(cache), forms=as_forms(forms), address=address)
 
     def _open(self) -> None:
         self._job = _penstock.Job(self.engine, self.dataset.raw, self.pipeline.text, self.batch_size, **self._options)

@@ -73,8 +73,15 @@ class Batch:
 @final
 class Engine:
     def __new__(
-        cls, workers: int = 0, memory: int = 0, cache: int | str = 0, *, io_depth: int = 0, io: str = "auto",
+        cls,
+        workers: int = 0,
+        memory: int = 0,
+        cache: int | str = 0,
+        *,
+        io_depth: int = 0,
+        io: str = "auto",
         forms: tuple[float, float, float] = (0.0, 0.0, 0.0),
+        address: str | None = None,
     ) -> Engine: ...
     @property
     def settings(self) -> dict[str, Any]: ...

@@ -20,6 +20,7 @@ typedef enum psti_tag {
     PSTI_MEM_BATCH,
     PSTI_MEM_CACHE,
     PSTI_MEM_ENGINE,
+    PSTI_MEM_SERVE,
     PSTI_MEM_TAGS
 } psti_tag;
 

@@ -55,6 +55,23 @@ int pst_dataset_custom(const pst_custom *spec, pst_dataset **out, pst_error *err
     return 0;
 }
 
+int psti_dataset_wrap(psti_dataset *inner, pst_dataset **out, pst_error *err)
+{
+    pst_dataset *data = psti_calloc(PSTI_MEM_ENGINE, 1, sizeof *data);
+    if (!data) {
+        psti_dataset_unref(inner);
+        return psti_fail(err, -ENOMEM, "dataset", NULL, "out of memory");
+    }
+    data->data = inner;
+    *out = data;
+    return 0;
+}
+
+psti_dataset *psti_dataset_unwrap(const pst_dataset *data)
+{
+    return data->data;
+}
+
 void pst_files_init(pst_files *spec)
 {
     memset(spec, 0, sizeof *spec);

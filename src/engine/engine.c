@@ -19,6 +19,7 @@ int pst_engine_new(const pst_engine_options *opts, pst_engine **out, pst_error *
     if (!engine)
         return psti_fail(err, -ENOMEM, "engine", NULL, "out of memory while starting the engine");
     pthread_mutex_init(&engine->lock, NULL);
+    pthread_mutex_init(&engine->local_lock, NULL);
     engine->pid = getpid();
     engine->settings = settings;
     const bool by_itself = opts && opts->cache_bytes == PST_CACHE_AUTO;
@@ -26,12 +27,15 @@ int pst_engine_new(const pst_engine_options *opts, pst_engine **out, pst_error *
                                  settings.memory_bytes,
                                  by_itself ? PST_CACHE_AUTO : settings.cache_bytes,
                                  {settings.forms[0], settings.forms[1], settings.forms[2]}};
-    rc = psti_pool_new(&spec, &engine->pool, err);
+    rc = remote_engine(engine, opts, &spec, err);
+    if (rc == 0)
+        rc = psti_pool_new(&spec, &engine->pool, err);
     if (rc < 0) {
         pst_engine_free(engine);
         return rc;
     }
-    engine->settings.io = psti_pool_io(engine->pool);
+    if (!engine->link)
+        engine->settings.io = psti_pool_io(engine->pool);
     *out = engine;
     return 0;
 }
@@ -59,10 +63,17 @@ void pst_engine_free(pst_engine *engine)
             break;
         job_detach(job);
     }
+    remote_engine_free(engine);
     psti_pool_free(engine->pool);
     psti_free(engine->bad);
+    pthread_mutex_destroy(&engine->local_lock);
     pthread_mutex_destroy(&engine->lock);
     psti_free(engine);
+}
+
+psti_budget *psti_engine_budget(pst_engine *engine)
+{
+    return psti_pool_budget(engine->pool);
 }
 
 void pst_engine_settings(const pst_engine *engine, pst_settings *out)

@@ -10,7 +10,7 @@
 #include "core/log.h"
 #include "core/memory.h"
 #include "core/status.h"
-#include "sched/sched.h"
+#include "engine/engine.h"
 
 /* A bad sample that was skipped. */
 typedef struct bad_sample {
@@ -21,7 +21,13 @@ typedef struct bad_sample {
 struct pst_engine {
     pid_t pid; /* of the process that made it */
     pst_settings settings;
-    psti_pool *pool;
+    psti_pool *pool; /* with a link: one without workers, for records; see remote.c */
+    void *link;      /* the daemon behind this engine; NULL = none */
+    char *address;
+    psti_pool_spec local_spec;  /* with a link: of the pool that is made when it is needed */
+    pthread_mutex_t local_lock; /* guards local and told; taken before the pool's locks */
+    psti_pool *local;
+    bool told;
     pthread_mutex_t
         lock; /* guards jobs and bad*; innermost but the budget's (taken under the pool's lock) */
     pst_job *jobs;
@@ -37,7 +43,14 @@ struct pst_dataset {
 struct pst_job {
     pst_engine *engine;
     pst_job *next;
-    psti_feed *feed; /* NULL once the engine was freed */
+    /* NULL once the engine was freed. Served: a record, until the job goes on in this process;
+     * partner: remote_take_over, which stores it while others may look at statistics. */
+    _Atomic(psti_feed *) feed;
+    psti_feed *record;        /* served: the feed that keeps the record; lives until the end */
+    void *link;               /* served: the connection; lives until the end */
+    pst_job_options *options; /* served: a copy, for going on in this process */
+    atomic_bool served;       /* batches come from the daemon */
+    atomic_bool aborted;      /* partner: remote_take_over */
     psti_dataset *data;
     psti_pipeline *pipeline;
     psti_id128 order_source;
@@ -47,6 +60,24 @@ struct pst_job {
 
 /* job.c */
 void job_detach(pst_job *job);
+int job_open_feed(pst_job *job, psti_pool *pool, const pst_job_options *o,
+                  const psti_feed_hooks *hooks, psti_feed **out, pst_error *err);
+/* remote.c: engines and jobs that a daemon serves */
+int remote_engine(pst_engine *engine, const pst_engine_options *opts, const psti_pool_spec *spec,
+                  pst_error *err);
+void remote_engine_free(pst_engine *engine);
+int remote_open(pst_job *job, const pst_job_options *opts, pst_error *err);
+int remote_next(pst_job *job, int64_t timeout_ns, pst_batch **out);
+int remote_set_epoch(pst_job *job, uint64_t epoch);
+int remote_state_loaded(pst_job *job, uint64_t epoch, const void *state, size_t bytes,
+                        pst_error *err);
+void remote_abort(pst_job *job);
+void remote_stats(const pst_job *job, pst_job_stats *out);
+int remote_memory(const pst_job *job, int index, void **base, size_t *bytes);
+void remote_detach(pst_job *job);
+/* options.c */
+pst_job_options *options_copy(const pst_job_options *o);
+void options_free(pst_job_options *o);
 /* engine.c */
 int engine_note_bad(pst_engine *engine, const psti_dataset *data, int64_t limit, pst_error *err);
 

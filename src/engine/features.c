@@ -28,6 +28,11 @@ static const feature features[] = {
 #else
     {"uring", "built without liburing", 0},
 #endif
+#ifdef PSTI_HAVE_CONTROL
+    {"control", "libmicrohttpd " PSTI_CONTROL_VERSION, 1},
+#else
+    {"control", "built without libmicrohttpd", 0},
+#endif
 };
 
 int pst_feature(int index, const char **name, const char **detail)

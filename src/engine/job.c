@@ -156,7 +156,8 @@ static int note_bad(void *user, pst_error *err)
     return engine_note_bad(job->engine, job->data, job->skip_limit, err);
 }
 
-static int open_feed(pst_job *job, const pst_job_options *o, pst_error *err)
+int job_open_feed(pst_job *job, psti_pool *pool, const pst_job_options *o,
+                  const psti_feed_hooks *hooks, psti_feed **out, pst_error *err)
 {
     field_choice choice;
     psti_feed_spec spec = {
@@ -180,6 +181,8 @@ static int open_feed(pst_job *job, const pst_job_options *o, pst_error *err)
         .bad = note_bad,
         .user = job,
     };
+    if (hooks)
+        spec.hooks = *hooks;
     int rc = fields_choose(job->data, o->fields, &choice, err);
     if (rc == 0)
         rc = make_plan(job, o, &choice, &spec.plan, err);
@@ -200,18 +203,25 @@ static int open_feed(pst_job *job, const pst_job_options *o, pst_error *err)
     memcpy(spec.fields, choice.field, sizeof spec.fields);
     spec.field_count = choice.count;
     job->order_source = psti_order_source(spec.order);
-    return psti_feed_open(job->engine->pool, &spec, &job->feed, err);
+    return psti_feed_open(pool, &spec, out, err);
 }
 
 static void job_free(pst_job *job)
 {
     psti_pipeline_free(job->pipeline);
     psti_dataset_unref(job->data);
+    options_free(job->options);
     psti_free(job);
 }
 
 int pst_job_open(pst_engine *engine, pst_dataset *data, const pst_job_options *opts, pst_job **out,
                  pst_error *err)
+{
+    return psti_job_open_hooked(engine, data, opts, NULL, out, err);
+}
+
+int psti_job_open_hooked(pst_engine *engine, pst_dataset *data, const pst_job_options *opts,
+                         const psti_feed_hooks *hooks, pst_job **out, pst_error *err)
 {
     if (engine->pid != getpid())
         return psti_fail(err, PST_EFORK, "job", NULL, "%s; make a new engine",
@@ -226,8 +236,12 @@ int pst_job_open(pst_engine *engine, pst_dataset *data, const pst_job_options *o
     job->data = psti_dataset_ref(data->data);
     job->skip_limit = opts->skip_limit;
     rc = psti_pipeline_parse(opts->pipeline, &job->pipeline, err);
+    psti_feed *feed = NULL;
     if (rc == 0)
-        rc = open_feed(job, opts, err);
+        rc = job_open_feed(job, engine->pool, opts, hooks, &feed, err);
+    atomic_init(&job->feed, feed);
+    if (rc == 0 && engine->link && (rc = remote_open(job, opts, err)) < 0)
+        remote_detach(job);
     if (rc < 0) {
         job_free(job);
         return rc;
@@ -251,8 +265,7 @@ void job_detach(pst_job *job)
     if (*at)
         *at = job->next;
     pthread_mutex_unlock(&engine->lock);
-    psti_feed_close(job->feed); /* its workers may still note a bad sample with the engine */
-    job->feed = NULL;
+    remote_detach(job); /* its workers may still note a bad sample with the engine */
     job->engine = NULL;
 }
 
@@ -284,11 +297,16 @@ int pst_job_next(pst_job *job, int64_t timeout_ns, pst_batch **out)
 {
     *out = NULL;
     const int rc = usable(job);
-    return rc < 0 ? rc : psti_feed_next(job->feed, timeout_ns, out);
+    if (rc < 0)
+        return rc;
+    return job->served ? remote_next(job, timeout_ns, out)
+                       : psti_feed_next(job->feed, timeout_ns, out);
 }
 
 void pst_job_abort(pst_job *job)
 {
+    if (job->link)
+        remote_abort(job);
     if (job->feed)
         psti_feed_abort(job->feed);
 }
@@ -298,7 +316,9 @@ int pst_job_set_epoch(pst_job *job, uint64_t epoch)
     const int rc = usable(job);
     if (rc < 0)
         return rc;
-    return epoch > UINT32_MAX ? -EINVAL : psti_feed_set_epoch(job->feed, epoch);
+    if (epoch > UINT32_MAX)
+        return -EINVAL;
+    return job->served ? remote_set_epoch(job, epoch) : psti_feed_set_epoch(job->feed, epoch);
 }
 
 /* Whether the job's locks may be taken: not in a forked child, where they may be held for ever. */
@@ -332,6 +352,8 @@ void pst_job_stats_get(const pst_job *job, pst_job_stats *out)
     out->size = size;
     if (alive(job))
         psti_feed_stats(job->feed, out);
+    if (alive(job) && job->link)
+        remote_stats(job, out);
 }
 
 /* ---- what the receiver needs to know ------------------------------------------------------------
@@ -395,5 +417,8 @@ int pst_job_memory(const pst_job *job, int index, void **base, size_t *bytes)
 {
     if (!job->feed)
         return PST_ECLOSED;
-    return alive(job) ? psti_feed_memory(job->feed, index, base, bytes) : PST_EFORK;
+    if (!alive(job))
+        return PST_EFORK;
+    return job->link ? remote_memory(job, index, base, bytes)
+                     : psti_feed_memory(job->feed, index, base, bytes);
 }

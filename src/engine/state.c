@@ -117,6 +117,8 @@ int pst_job_load_state(pst_job *job, const void *bytes, size_t size, pst_error *
         rc = check_same(job, &state, &now, err);
     if (rc == 0)
         rc = psti_feed_resume(job->feed, &state, err);
+    if (rc == 0 && job->served)
+        rc = remote_state_loaded(job, state.epoch, bytes, size, err);
     psti_state_fini(&state);
     psti_state_fini(&now);
     return rc;

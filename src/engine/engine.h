@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What the room serve needs of the engine, in both directions: opening jobs whose batches go to
+ * another process, and being the other process. The second goes through a table that serve fills
+ * in, since this room may not know it. */
+#ifndef PSTI_ENGINE_ENGINE_H
+#define PSTI_ENGINE_ENGINE_H
+
+#include "sched/sched.h"
+
+/* ---- for the daemon -------------------------------------------------------------------------- */
+
+/* pst_job_open with hooks for the feed; they are copied. */
+int psti_job_open_hooked(pst_engine *engine, pst_dataset *data, const pst_job_options *opts,
+                         const psti_feed_hooks *hooks, pst_job **out, pst_error *err);
+/* A public handle; data is taken over, also on failure. */
+int psti_dataset_wrap(psti_dataset *data, pst_dataset **out, pst_error *err);
+psti_dataset *psti_dataset_unwrap(const pst_dataset *data);
+psti_budget *psti_engine_budget(pst_engine *engine);
+
+/* ---- for the client -------------------------------------------------------------------------- */
+
+/* The daemon is gone, or was never there. Never seen by users. */
+#define PSTI_LINK_GONE (-2001)
+/* The daemon will not serve this job, for a reason that need not stop it; err says why. */
+#define PSTI_LINK_ELSEWHERE (-2002)
+
+typedef enum psti_link_kind { PSTI_LINK_BATCH = 1, PSTI_LINK_END, PSTI_LINK_SKIP } psti_link_kind;
+
+typedef struct psti_link_event {
+    psti_link_kind kind;
+    pst_batch *batch;        /* BATCH: the caller's */
+    psti_receipt receipt;    /* BATCH: valid until the batch is released */
+    uint64_t epoch;          /* END, SKIP */
+    int64_t position, share; /* SKIP */
+    pst_error error;         /* SKIP: why; and of an answer that is negative */
+} psti_link_event;
+
+/* One connection a job. Called by the job's one consumer, except abort (any thread, also a signal
+ * handler) and stats. */
+typedef struct psti_link_ops {
+    /* address as in pst_engine_options. 1: *out is a daemon; 0: there is none, and none is needed
+     * (auto), or none that can be talked to. settings: the daemon's. */
+    int (*engine_open)(const char *address, void **out, pst_settings *settings, pst_error *err);
+    void (*engine_close)(void *engine);
+    int (*job_open)(void *engine, psti_dataset *data, const pst_job_options *opts, void **out,
+                    pst_error *err);
+    void (*job_close)(void *job);
+    /* 0 and an event, -ETIMEDOUT, -ECANCELED, PSTI_LINK_GONE, or the job's error. */
+    int (*next)(void *job, int64_t timeout_ns, psti_link_event *out);
+    void (*handed)(void *job, uint64_t wait_ns); /* the caller has the batch: send another */
+    void (*abort)(void *job);
+    /* Drops what is under way and begins epoch anew, or where the state (NULL = none) stands. */
+    int (*restart)(void *job, uint64_t epoch, const void *state, size_t bytes);
+    /* What only the daemon can count; the rest is left as it is. */
+    void (*stats)(void *job, pst_job_stats *out);
+    int (*memory)(void *job, int index, void **base, size_t *bytes);
+} psti_link_ops;
+void psti_link_register(const psti_link_ops *ops);
+
+#endif

@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Engines and jobs that a daemon serves. The connection is the room serve's, behind a table of
+ * functions; here is what makes a served job the same as one of this process: a record of what was
+ * handed over, from which states are made and from which the job goes on in this process when the
+ * daemon dies or will not serve it. Called by a job's consumer, statistics and abort by anyone. */
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/clock.h"
+#include "engine/engine_priv.h"
+
+static const psti_link_ops *ops; /* set before main, by a constructor of the room serve */
+
+void psti_link_register(const psti_link_ops *table)
+{
+    ops = table;
+}
+
+/* ---- engines --------------------------------------------------------------------------------- */
+
+static int join(pst_engine *engine, const char *address, const psti_pool_spec *spec, pst_error *err)
+{
+    if (!ops)
+        return psti_fail(err, -ENOTSUP, "engine", address,
+                         "this library was built without the client of a served engine");
+    pst_settings settings = engine->settings;
+    const int rc = ops->engine_open(address, &engine->link, &settings, err);
+    if (rc <= 0)
+        return rc;
+    engine->address = psti_strdup(PSTI_MEM_ENGINE, address);
+    engine->settings = settings;
+    engine->settings.served = 1;
+    engine->local_spec = *spec;
+    /* Records take no memory that a budget should know. */
+    const psti_pool_spec records = {.memory_bytes = UINT64_MAX / 4};
+    const int made = psti_pool_new(&records, &engine->pool, err);
+    return made < 0 ? made : 1;
+}
+
+/* 0: the engine is to be one of this process; 1: it is served. */
+int remote_engine(pst_engine *engine, const pst_engine_options *opts, const psti_pool_spec *spec,
+                  pst_error *err)
+{
+    const char *address = opts ? opts->address : NULL;
+    if (!address || !*address || strcmp(address, "embedded") == 0)
+        return 0;
+    return join(engine, address, spec, err);
+}
+
+void remote_engine_free(pst_engine *engine)
+{
+    if (engine->link)
+        ops->engine_close(engine->link);
+    psti_pool_free(engine->local);
+    psti_free(engine->address);
+}
+
+/* The pool of this process, made when the first job needs it. */
+static int local_pool(pst_engine *engine, psti_pool **out, pst_error *err)
+{
+    int rc = 0;
+    pthread_mutex_lock(&engine->local_lock);
+    if (!engine->local)
+        rc = psti_pool_new(&engine->local_spec, &engine->local, err);
+    *out = engine->local;
+    pthread_mutex_unlock(&engine->local_lock);
+    return rc;
+}
+
+/* ---- going on in this process ---------------------------------------------------------------- */
+
+static int remote_take_over(pst_job *job, pst_error *err)
+{
+    psti_pool *pool;
+    psti_feed *feed = NULL;
+    int rc = local_pool(job->engine, &pool, err);
+    if (rc == 0)
+        rc = job_open_feed(job, pool, job->options, NULL, &feed, err);
+    if (rc == 0)
+        rc = psti_feed_adopt(feed, job->record, err);
+    if (rc < 0) {
+        psti_feed_close(feed);
+        return rc;
+    }
+    atomic_store(&job->feed, feed);
+    atomic_store(&job->served, false);
+    if (atomic_load(&job->aborted))
+        psti_feed_abort(feed);
+    return 0;
+}
+
+static void tell_gone(pst_engine *engine)
+{
+    pthread_mutex_lock(&engine->local_lock);
+    const bool told = engine->told;
+    engine->told = true;
+    pthread_mutex_unlock(&engine->local_lock);
+    if (!told)
+        psti_log(PSTI_LOG_WARN,
+                 "the served engine at %s is gone; its jobs go on in this process, where they were",
+                 engine->address ? engine->address : "its address");
+}
+
+/* ---- jobs ------------------------------------------------------------------------------------ */
+
+int remote_open(pst_job *job, const pst_job_options *opts, pst_error *err)
+{
+    pst_error why;
+    int rc = PSTI_LINK_ELSEWHERE;
+    job->record = job->feed;
+    if (opts->call_count > 0)
+        psti_fail(&why, rc, "job", NULL, "its pipeline calls functions of this process");
+    else
+        rc = ops->job_open(job->engine->link, job->data, opts, &job->link, &why);
+    if (rc == 0) {
+        job->options = options_copy(opts);
+        atomic_store(&job->served, true);
+        return job->options ? 0 : psti_fail(err, -ENOMEM, "job", NULL, "out of memory");
+    }
+    if (rc == PSTI_LINK_GONE)
+        tell_gone(job->engine);
+    else if (rc == PSTI_LINK_ELSEWHERE)
+        psti_log(PSTI_LOG_WARN, "a job is prepared in this process instead of %s: %s",
+                 job->engine->address ? job->engine->address : "the served engine", why.message);
+    else if (err)
+        *err = why;
+    if (rc != PSTI_LINK_GONE && rc != PSTI_LINK_ELSEWHERE)
+        return rc;
+    psti_pool *pool;
+    psti_feed *feed = NULL;
+    rc = local_pool(job->engine, &pool, err);
+    if (rc == 0)
+        rc = job_open_feed(job, pool, opts, NULL, &feed, err);
+    if (rc == 0)
+        atomic_store(&job->feed, feed);
+    return rc;
+}
+
+void remote_detach(pst_job *job)
+{
+    psti_feed *feed = atomic_exchange(&job->feed, NULL);
+    if (job->link)
+        ops->job_close(job->link);
+    if (job->record && job->record != feed)
+        psti_feed_close(job->record);
+    psti_feed_close(feed);
+    job->record = NULL;
+    job->link = NULL;
+}
+
+void remote_abort(pst_job *job)
+{
+    atomic_store(&job->aborted, true);
+    ops->abort(job->link);
+}
+
+static int on_gone(pst_job *job, int64_t timeout_ns, pst_batch **out)
+{
+    tell_gone(job->engine);
+    const int rc = remote_take_over(job, &job->error);
+    return rc < 0 ? rc : psti_feed_next(job->feed, timeout_ns, out);
+}
+
+/* A daemon that says what cannot be is as good as none. */
+static int on_event(pst_job *job, psti_link_event *event, uint64_t wait_ns, pst_batch **out)
+{
+    if (event->kind == PSTI_LINK_END) {
+        psti_feed_note_end(job->record, event->epoch);
+        return 0;
+    }
+    if (event->kind == PSTI_LINK_SKIP) {
+        engine_note_bad(job->engine, job->data, INT64_MAX, &event->error);
+        const int rc =
+            psti_feed_note_skip(job->record, event->epoch, event->position, event->share);
+        return rc < 0 ? PSTI_LINK_GONE : 2;
+    }
+    const int rc = psti_feed_note(job->record, &event->receipt, wait_ns);
+    if (rc < 0) {
+        psti_batch_release(event->batch);
+        return PSTI_LINK_GONE;
+    }
+    ops->handed(job->link, wait_ns);
+    *out = event->batch;
+    return 1;
+}
+
+int remote_next(pst_job *job, int64_t timeout_ns, pst_batch **out)
+{
+    const uint64_t called = psti_now_ns();
+    if (job->error.code)
+        return job->error.code;
+    if (psti_feed_finished(job->record) && !atomic_load(&job->aborted))
+        return 0;
+    for (;;) {
+        psti_link_event event;
+        const uint64_t spent = psti_now_ns() - called;
+        const int64_t left = timeout_ns < 0                 ? -1
+                             : (uint64_t)timeout_ns > spent ? timeout_ns - (int64_t)spent
+                                                            : 0;
+        int rc = ops->next(job->link, left, &event);
+        if (rc == 0)
+            rc = on_event(job, &event, psti_now_ns() - called, out);
+        if (rc == PSTI_LINK_GONE)
+            return on_gone(job, left, out);
+        if (rc == 2)
+            continue;
+        if (rc < 0 && rc != -ETIMEDOUT && rc != -ECANCELED)
+            job->error = event.error;
+        return rc;
+    }
+}
+
+int remote_set_epoch(pst_job *job, uint64_t epoch)
+{
+    const bool there = !job->error.code && psti_feed_at_start(job->record, epoch);
+    const int rc = psti_feed_set_epoch(job->record, epoch);
+    if (rc < 0 || there)
+        return rc;
+    job->error.code = 0;
+    ops->restart(job->link, epoch, NULL, 0); /* where it is gone, next finds out */
+    return 0;
+}
+
+int remote_state_loaded(pst_job *job, uint64_t epoch, const void *state, size_t bytes,
+                        pst_error *err)
+{
+    const int rc = ops->restart(job->link, epoch, state, bytes);
+    job->error.code = 0;
+    return rc == 0 || rc == PSTI_LINK_GONE
+               ? 0
+               : psti_fail(err, rc, "state", NULL, "the state cannot be sent to the daemon: %s",
+                           pst_strerror(rc));
+}
+
+void remote_stats(const pst_job *job, pst_job_stats *out)
+{
+    if (atomic_load(&job->served))
+        ops->stats(job->link, out);
+}
+
+int remote_memory(const pst_job *job, int index, void **base, size_t *bytes)
+{
+    return ops->memory(job->link, index, base, bytes);
+}

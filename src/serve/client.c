@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The client of a served engine: finding the daemon, opening jobs there. Registered with the room
+ * engine before main. Called by whoever makes engines and jobs. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "core/log.h"
+#include "core/memory.h"
+#include "core/status.h"
+#include "serve/channel.h"
+#include "serve/spec.h"
+#include "serve/where.h"
+
+static const int64_t ANSWER_NS = 10ll * 1000000000; /* to HELLO: the loop never takes long */
+
+typedef struct remote { /* an engine */
+    char dir[WHERE_BYTES];
+} remote;
+
+/* ---- connecting ------------------------------------------------------------------------------ */
+
+/* 0 and a WELCOME in mail; PSTI_LINK_GONE; PSTI_LINK_ELSEWHERE with err filled. */
+static int greet(channel *ch, wire_mail *mail, pst_error *err)
+{
+    wire_packet p;
+    wire_init(&p, WIRE_HELLO, 0);
+    /* PENSTOCK_WIRE_VERSION: what an older or newer client would say, to try it. */
+    const char *other = getenv("PENSTOCK_WIRE_VERSION");
+    if (other && *other)
+        p.head.version = (uint16_t)strtoul(other, NULL, 10);
+    p.hello.pid = (uint32_t)getpid();
+    if (wire_send(ch->sock, &p, NULL, 0) < 0 || channel_receive(ch, ANSWER_NS, mail) < 0)
+        return PSTI_LINK_GONE;
+    if (mail->packet.head.kind == WIRE_WELCOME)
+        return 0;
+    if (mail->packet.head.kind != WIRE_REFUSED)
+        return PSTI_LINK_GONE;
+    return psti_fail(err, PSTI_LINK_ELSEWHERE, "engine", NULL,
+                     "the daemon speaks version %u of the feed protocol, this library version %u",
+                     mail->packet.refused.version, (unsigned)p.head.version);
+}
+
+static int open_channel(const char *dir, channel **out, wire_mail *mail, uid_t *server,
+                        pst_error *err)
+{
+    const int sock = where_connect(dir, WHERE_FEED, SOCK_SEQPACKET, server);
+    if (sock < 0)
+        return PSTI_LINK_GONE;
+    channel *ch = channel_new(sock);
+    if (!ch)
+        return -ENOMEM;
+    const int rc = greet(ch, mail, err);
+    if (rc < 0)
+        channel_free(ch);
+    else
+        *out = ch;
+    return rc;
+}
+
+/* ---- engines and jobs ------------------------------------------------------------------------ */
+
+static int open_remote(const char *address, void **out, pst_settings *settings, pst_error *err)
+{
+    const bool automatic = strcmp(address, "auto") == 0;
+    if (!automatic && strncmp(address, "unix:", 5) != 0)
+        return psti_fail(err, -EINVAL, "engine", address,
+                         "an engine's address is embedded, auto, or unix:DIR");
+    remote *r = psti_calloc(PSTI_MEM_SERVE, 1, sizeof *r);
+    if (!r || where_find(address, r->dir) < 0) {
+        psti_free(r);
+        return psti_fail(err, r ? -EINVAL : -ENOMEM, "engine", address, "the address is too long");
+    }
+    wire_mail mail;
+    channel *ch = NULL;
+    uid_t server = 0;
+    pst_error why;
+    int rc = open_channel(r->dir, &ch, &mail, &server, &why);
+    const bool mine = rc == 0 && (server == geteuid() || server == 0);
+    if (rc == 0)
+        channel_free(ch);
+    if (rc == 0 && (mine || !automatic)) {
+        const wire_welcome *w = &mail.packet.welcome;
+        settings->workers = (int)w->workers;
+        settings->cpus = (int)w->cpus;
+        settings->io = (int)w->io;
+        settings->io_depth = (int)w->io_depth;
+        settings->memory_bytes = w->memory_bytes;
+        settings->cache_bytes = w->cache_bytes;
+        settings->may_have = w->may_have;
+        memcpy(settings->cpu, w->cpu, sizeof settings->cpu);
+        *out = r;
+        return 1;
+    }
+    if (rc == PSTI_LINK_ELSEWHERE)
+        psti_log(PSTI_LOG_WARN, "%s; jobs are prepared in this process", why.message);
+    const char *dir = r->dir;
+    if (rc == PSTI_LINK_GONE && !automatic)
+        rc = psti_fail(err, -ECONNREFUSED, "engine", dir,
+                       "nobody serves there; start it with: penstock serve --socket DIR");
+    psti_free(r);
+    return rc == -ECONNREFUSED || rc == -ENOMEM ? rc : 0;
+}
+
+static void close_remote(void *engine)
+{
+    psti_free(engine);
+}
+
+static int send_open(channel *ch, psti_dataset *data, const pst_job_options *opts, pst_error *err)
+{
+    psti_place place;
+    job_spec s = {.options = *opts};
+    if (psti_dataset_place(data, &place) < 0)
+        return psti_fail(err, PSTI_LINK_ELSEWHERE, "job", NULL,
+                         "its samples come from this process, not from files in one place");
+    s.name = place.name;
+    s.path = place.path;
+    int rc = spec_encode(&s);
+    const int fd = rc < 0 ? rc : wire_blob("penstock-job", s.bytes, s.size);
+    if (fd >= 0) {
+        const int fds[2] = {place.root, fd};
+        wire_packet p;
+        wire_init(&p, WIRE_OPEN, 0);
+        p.open.spec_bytes = s.size;
+        psti_id128_store(psti_dataset_revision(data), p.open.revision);
+        rc = wire_send(ch->sock, &p, fds, 2) < 0 ? PSTI_LINK_GONE : 0;
+        close(fd);
+    } else {
+        rc = psti_fail(err, fd, "job", NULL, "the job cannot be sent: %s", pst_strerror(fd));
+    }
+    close(place.root);
+    spec_fini(&s);
+    return rc;
+}
+
+/* Not the job's fault: it can be done here. */
+static bool is_ours(int code)
+{
+    return code == PST_ECHANGED || code == -EPROTO || code == -EFBIG || code == -ENOTDIR ||
+           code == -EACCES;
+}
+
+static int on_refused(const wire_refused *refused, pst_error *err)
+{
+    *err = refused->error;
+    err->message[sizeof err->message - 1] = err->key[sizeof err->key - 1] = 0;
+    err->stage[sizeof err->stage - 1] = 0;
+    if (refused->code >= 0 || is_ours(refused->code))
+        return PSTI_LINK_ELSEWHERE;
+    return refused->code;
+}
+
+/* SEGMENT…, then OPENED. Listing a large dataset may take its time. */
+static int await_opened(channel *ch, pst_error *err)
+{
+    for (;;) {
+        wire_mail mail;
+        int rc = channel_receive(ch, -1, &mail);
+        if (rc < 0)
+            return PSTI_LINK_GONE;
+        const wire_packet *p = &mail.packet;
+        const int kind = p->head.kind;
+        if (kind == WIRE_SEGMENT) {
+            const int fd = wire_take(&mail, 0);
+            rc = channel_map(ch, p->segment.id, fd, p->segment.bytes, false);
+            if (fd >= 0)
+                close(fd);
+        } else if (kind == WIRE_REFUSED) {
+            rc = on_refused(&p->refused, err);
+        } else if (kind != WIRE_OPENED) {
+            rc = PSTI_LINK_GONE;
+        }
+        wire_drop(&mail);
+        if (kind != WIRE_SEGMENT || rc < 0)
+            return rc == -EPROTO ? PSTI_LINK_GONE : rc;
+    }
+}
+
+static int open_job(void *engine, psti_dataset *data, const pst_job_options *opts, void **out,
+                    pst_error *err)
+{
+    const remote *r = engine;
+    wire_mail mail;
+    uid_t server;
+    channel *ch = NULL;
+    int rc = open_channel(r->dir, &ch, &mail, &server, err);
+    if (rc < 0)
+        return rc;
+    ch->batch = opts->batch;
+    ch->ready = opts->order == PST_ORDER_READY;
+    ch->positions = psti_calloc(PSTI_MEM_SERVE, (size_t)opts->batch, sizeof *ch->positions);
+    ch->valid = psti_calloc(PSTI_MEM_SERVE, (size_t)opts->batch, 1);
+    rc = ch->positions && ch->valid ? send_open(ch, data, opts, err)
+                                    : psti_fail(err, -ENOMEM, "job", NULL, "out of memory");
+    if (rc == 0)
+        rc = await_opened(ch, err);
+    if (rc < 0) {
+        channel_close(ch);
+        return rc;
+    }
+    *out = ch;
+    return 0;
+}
+
+static const psti_link_ops table = {
+    .engine_open = open_remote,
+    .engine_close = close_remote,
+    .job_open = open_job,
+    .job_close = channel_close,
+    .next = channel_next,
+    .handed = channel_handed,
+    .abort = channel_abort,
+    .restart = channel_restart,
+    .stats = channel_stats,
+    .memory = channel_memory,
+};
+
+__attribute__((constructor)) static void attach(void)
+{
+    psti_link_register(&table);
+}

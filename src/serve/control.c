@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The control socket: HTTP with JSON, read-only, for whoever may connect to the feed. libmicrohttpd
+ * runs it on one thread of its own; what it shows of connections is read under server.lock. */
+#include <errno.h>
+#include <jansson.h>
+#include <microhttpd.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "core/clock.h"
+#include "serve/server.h"
+
+enum { CONNECTIONS_MOST = 32, TIMEOUT_S = 5, MEMORY = 16 << 10 };
+
+struct control {
+    pst_server *server;
+    struct MHD_Daemon *http;
+    int sock;
+};
+
+/* ---- what is shown --------------------------------------------------------------------------- */
+
+static json_t *number(uint64_t n)
+{
+    return json_integer((json_int_t)n);
+}
+
+static double seconds(uint64_t ns)
+{
+    return (double)ns / 1e9;
+}
+
+static const char *state_word(conn_state state)
+{
+    static const char *const words[] = {"connected", "connected", "opening",
+                                        "running",   "closing",   "closed"};
+    return words[state];
+}
+
+static void add_job_numbers(json_t *job, const conn_stats *s)
+{
+    json_object_set_new(job, "batches", number(s->batches));
+    json_object_set_new(job, "samples", number(s->samples));
+    json_object_set_new(job, "skipped", number(s->skipped));
+    json_object_set_new(job, "bytes_read", number(s->bytes_read));
+    json_object_set_new(job, "cache_hits", number(s->cache_hits));
+    json_object_set_new(job, "cache_misses", number(s->cache_misses));
+    json_object_set_new(job, "held", number(s->held));
+}
+
+static json_t *show_job(const conn *c, uint64_t now)
+{
+    const conn_facts *f = &c->facts;
+    const double age = seconds(now - f->opened_ns);
+    json_t *job = json_object();
+    json_object_set_new(job, "id", number(f->id));
+    json_object_set_new(job, "state", json_string(state_word(f->state)));
+    json_object_set_new(job, "pid", number(f->pid));
+    json_object_set_new(job, "uid", number(f->uid));
+    json_object_set_new(job, "seconds", json_real(age));
+    json_object_set_new(job, "samples_per_second",
+                        json_real(age > 0 ? (double)f->stats.samples / age : 0));
+    json_object_set_new(job, "waited_seconds", json_real(seconds(f->wait_ns)));
+    add_job_numbers(job, &f->stats);
+    if (f->text) {
+        json_object_set_new(job, "dataset", json_string(f->text->path));
+        json_object_set_new(job, "pipeline", json_string(f->text->pipeline));
+        json_object_set_new(job, "batch", json_integer(f->text->batch));
+        json_object_set_new(job, "rank", json_integer(f->text->rank));
+        json_object_set_new(job, "world", json_integer(f->text->world));
+        json_object_set_new(job, "order", json_string(f->text->ready ? "ready" : "strict"));
+    }
+    return job;
+}
+
+static json_t *show_jobs(pst_server *s)
+{
+    json_t *jobs = json_array();
+    const uint64_t now = psti_now_ns();
+    pthread_mutex_lock(&s->lock);
+    for (const conn *c = s->conns; c; c = c->next)
+        json_array_append_new(jobs, show_job(c, now));
+    pthread_mutex_unlock(&s->lock);
+    return json_pack("{s:o}", "jobs", jobs);
+}
+
+static json_t *show_datasets(pst_server *s)
+{
+    json_t *datasets = json_array();
+    pthread_mutex_lock(&s->shelf.lock);
+    for (const shelf_entry *e = s->shelf.entries; e; e = e->next) {
+        json_t *d = json_object();
+        json_object_set_new(d, "path", json_string(e->path));
+        json_object_set_new(d, "kind", json_string(pst_dataset_kind(e->data)));
+        json_object_set_new(d, "samples", json_integer(pst_dataset_count(e->data)));
+        json_object_set_new(d, "jobs", json_integer(e->users));
+        json_array_append_new(datasets, d);
+    }
+    pthread_mutex_unlock(&s->shelf.lock);
+    return json_pack("{s:o}", "datasets", datasets);
+}
+
+static json_t *show_engine(pst_server *s)
+{
+    psti_budget *budget = psti_engine_budget(s->engine);
+    pthread_mutex_lock(&s->lock);
+    const int clients = s->conn_count;
+    pthread_mutex_unlock(&s->lock);
+    return json_pack(
+        "{s:s, s:i, s:f, s:i, s:i, s:I, s:I, s:I, s:I, s:s, s:i}", "version", PST_VERSION,
+        "protocol", WIRE_VERSION, "seconds", seconds(psti_now_ns() - s->started_ns), "workers",
+        s->settings.workers, "cpus", s->settings.cpus, "memory_bytes",
+        (json_int_t)s->settings.memory_bytes, "used_bytes", (json_int_t)psti_budget_used(budget),
+        "peak_bytes", (json_int_t)psti_budget_peak(budget), "cache_bytes",
+        (json_int_t)s->settings.cache_bytes, "cpu", s->settings.cpu, "connections", clients);
+}
+
+/* ---- HTTP ------------------------------------------------------------------------------------ */
+
+static enum MHD_Result reply(struct MHD_Connection *to, unsigned status, json_t *body)
+{
+    char *text = body ? json_dumps(body, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
+    json_decref(body);
+    if (!text)
+        return MHD_NO;
+    struct MHD_Response *r =
+        MHD_create_response_from_buffer(strlen(text), text, MHD_RESPMEM_MUST_FREE);
+    if (!r) {
+        free(text); /* lint: library memory */
+        return MHD_NO;
+    }
+    MHD_add_response_header(r, "Content-Type", "application/json");
+    const enum MHD_Result ok = MHD_queue_response(to, status, r);
+    MHD_destroy_response(r);
+    return ok;
+}
+
+static enum MHD_Result answer(void *user, struct MHD_Connection *to, const char *url,
+                              const char *method, const char *version, const char *data,
+                              size_t *data_bytes, void **per_request)
+{
+    static const struct {
+        const char *url;
+        json_t *(*show)(pst_server *s);
+    } pages[] = {
+        {"/v1/jobs", show_jobs}, {"/v1/datasets", show_datasets}, {"/v1/engine", show_engine}};
+    static int seen;
+    (void)version;
+    (void)data;
+    const struct control *control = user;
+    if (!*per_request) { /* the head alone: the answer waits until the request is whole */
+        *per_request = &seen;
+        return MHD_YES;
+    }
+    *data_bytes = 0;
+    if (strcmp(method, "GET") != 0)
+        return reply(to, MHD_HTTP_METHOD_NOT_ALLOWED, json_pack("{s:s}", "error", "only GET"));
+    for (size_t i = 0; i < sizeof pages / sizeof *pages; i++)
+        if (strcmp(url, pages[i].url) == 0)
+            return reply(to, MHD_HTTP_OK, pages[i].show(control->server));
+    return reply(to, MHD_HTTP_NOT_FOUND,
+                 json_pack("{s:s}", "error", "there are /v1/jobs, /v1/datasets and /v1/engine"));
+}
+
+/* Called with the new connection, before anything is read from it. */
+static void greet(void *user, struct MHD_Connection *c, void **state,
+                  enum MHD_ConnectionNotificationCode code)
+{
+    (void)state;
+    const struct control *control = user;
+    if (code != MHD_CONNECTION_NOTIFY_STARTED)
+        return;
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD);
+    struct ucred who;
+    socklen_t size = sizeof who;
+    if (!info || getsockopt(info->connect_fd, SOL_SOCKET, SO_PEERCRED, &who, &size) ||
+        !server_allows(control->server, who.uid))
+        shutdown(info ? info->connect_fd : -1, SHUT_RDWR);
+}
+
+int control_open(pst_server *s, struct control **out, pst_error *err)
+{
+    struct control *control = psti_calloc(PSTI_MEM_SERVE, 1, sizeof *control);
+    if (!control)
+        return psti_fail(err, -ENOMEM, "serve", NULL, "out of memory");
+    control->server = s;
+    control->sock = where_listen(&s->at, WHERE_CONTROL, SOCK_STREAM, s->allow_count > 0, err);
+    *out = control;
+    if (control->sock < 0)
+        return control->sock;
+    control->http = MHD_start_daemon(
+        MHD_USE_EPOLL_INTERNAL_THREAD, 0, NULL, NULL, answer, control, MHD_OPTION_LISTEN_SOCKET,
+        control->sock, MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS_MOST,
+        MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)TIMEOUT_S, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+        (size_t)MEMORY, MHD_OPTION_NOTIFY_CONNECTION, greet, control, MHD_OPTION_END);
+    if (!control->http)
+        return psti_fail(err, -EIO, "serve", WHERE_CONTROL, "the control socket does not start");
+    return 0;
+}
+
+void control_close(struct control *control)
+{
+    if (!control)
+        return;
+    if (control->http)
+        MHD_stop_daemon(control->http); /* closes the socket */
+    else if (control->sock >= 0)
+        close(control->sock);
+    psti_free(control);
+}

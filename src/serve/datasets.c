@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Datasets on the shelf: jobs of the same data share one listing. An entry goes with its last user.
+ * Called from openers and closers. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "serve/server.h"
+
+void shelf_init(shelf *s)
+{
+    pthread_mutex_init(&s->lock, NULL);
+    s->entries = NULL;
+}
+
+void shelf_fini(shelf *s)
+{
+    pthread_mutex_destroy(&s->lock);
+}
+
+static void entry_free(shelf_entry *e)
+{
+    if (!e)
+        return;
+    pst_dataset_close(e->data);
+    psti_free(e->name);
+    psti_free(e->path);
+    psti_free(e);
+}
+
+static bool same_name(const char *a, const char *b)
+{
+    return a && b ? strcmp(a, b) == 0 : a == b;
+}
+
+static shelf_entry *find_locked(shelf *s, const shelf_entry *like)
+{
+    shelf_entry *e = s->entries;
+    while (e && (e->device != like->device || e->inode != like->inode ||
+                 memcmp(e->revision, like->revision, sizeof e->revision) != 0 ||
+                 !same_name(e->name, like->name)))
+        e = e->next;
+    if (e)
+        e->users++;
+    return e;
+}
+
+/* What the directory is called here; for messages, and for remembering its listing. */
+static void name_of(int root, char *buf, size_t cap)
+{
+    char link[40];
+    snprintf(link, sizeof link, "/proc/self/fd/%d", root);
+    const ssize_t len = readlink(link, buf, cap - 1);
+    buf[len < 0 ? 0 : len] = 0;
+}
+
+static int list(int root, const job_spec *spec, shelf_entry *e, bool again, pst_error *err)
+{
+    char path[WHERE_BYTES];
+    name_of(root, path, sizeof path);
+    const psti_place at = {.root = root, .path = path, .name = spec->name};
+    pst_dataset_options opts;
+    pst_dataset_options_init(&opts);
+    opts.refresh = again;
+    psti_dataset *data;
+    int rc = psti_dataset_open_at(&at, &opts, &data, err);
+    if (rc == 0)
+        rc = psti_dataset_wrap(data, &e->data, err);
+    return rc;
+}
+
+/* A remembered listing may be older than the client's: then it is made anew. */
+static int list_as(int root, const job_spec *spec, shelf_entry *e, pst_error *err)
+{
+    uint8_t revision[16];
+    for (int again = 0; again < 2; again++) {
+        const int rc = list(root, spec, e, again, err);
+        if (rc < 0)
+            return rc;
+        pst_dataset_revision(e->data, revision);
+        if (memcmp(revision, e->revision, sizeof revision) == 0)
+            return 0;
+        pst_dataset_close(e->data);
+        e->data = NULL;
+    }
+    return psti_fail(err, PST_ECHANGED, "list", spec->path,
+                     "the daemon sees other files there than this process");
+}
+
+int shelf_take(shelf *s, int root, const job_spec *spec, const uint8_t revision[16],
+               shelf_entry **out, pst_error *err)
+{
+    struct stat st;
+    if (fstat(root, &st) || !S_ISDIR(st.st_mode))
+        return psti_fail(err, -ENOTDIR, "list", spec->path, "what came is no directory");
+    shelf_entry *e = psti_calloc(PSTI_MEM_SERVE, 1, sizeof *e);
+    if (!e)
+        return psti_fail(err, -ENOMEM, "list", spec->path, "out of memory");
+    e->device = st.st_dev;
+    e->inode = st.st_ino;
+    e->users = 1;
+    memcpy(e->revision, revision, sizeof e->revision);
+    e->name = spec->name ? psti_strdup(PSTI_MEM_SERVE, spec->name) : NULL;
+    e->path = psti_strdup(PSTI_MEM_SERVE, spec->path ? spec->path : "");
+    pthread_mutex_lock(&s->lock);
+    shelf_entry *there = find_locked(s, e);
+    pthread_mutex_unlock(&s->lock);
+    int rc = 0;
+    if (!there)
+        rc = e->path ? list_as(root, spec, e, err)
+                     : psti_fail(err, -ENOMEM, "list", NULL, "out of memory");
+    if (!there && rc == 0) {
+        pthread_mutex_lock(&s->lock);
+        there = find_locked(s, e); /* somebody else may have listed it meanwhile */
+        if (!there) {
+            there = e;
+            e->next = s->entries;
+            s->entries = e;
+        }
+        pthread_mutex_unlock(&s->lock);
+    }
+    if (there != e)
+        entry_free(e);
+    *out = there;
+    return rc;
+}
+
+void shelf_give(shelf *s, shelf_entry *e)
+{
+    if (!e)
+        return;
+    pthread_mutex_lock(&s->lock);
+    const bool last = --e->users == 0;
+    shelf_entry **at = &s->entries;
+    while (last && *at != e)
+        at = &(*at)->next;
+    if (last)
+        *at = e->next;
+    pthread_mutex_unlock(&s->lock);
+    if (last)
+        entry_free(e);
+}

@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Packets in and out, with descriptors. Both ends use it; no state, any thread. */
+#include "serve/wire.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/memory.h"
+
+size_t wire_size(int kind)
+{
+    static const size_t sizes[] = {
+        [WIRE_HELLO] = sizeof(wire_hello),     [WIRE_WELCOME] = sizeof(wire_welcome),
+        [WIRE_REFUSED] = sizeof(wire_refused), [WIRE_OPEN] = sizeof(wire_open),
+        [WIRE_SEGMENT] = sizeof(wire_segment), [WIRE_OPENED] = sizeof(wire_opened),
+        [WIRE_RESTART] = sizeof(wire_restart), [WIRE_CREDIT] = sizeof(wire_credit),
+        [WIRE_BATCH] = sizeof(wire_batch),     [WIRE_SKIP] = sizeof(wire_skip),
+        [WIRE_END] = sizeof(wire_end),         [WIRE_FAILED] = sizeof(wire_failed),
+        [WIRE_RELEASE] = sizeof(wire_release)};
+    return kind > 0 && (size_t)kind < sizeof sizes / sizeof *sizes ? sizes[kind] : 0;
+}
+
+void wire_init(wire_packet *packet, int kind, uint32_t generation)
+{
+    memset(packet, 0, wire_size(kind));
+    packet->head = (wire_head){.magic = WIRE_MAGIC,
+                               .version = WIRE_VERSION,
+                               .kind = (uint16_t)kind,
+                               .generation = generation,
+                               .bytes = (uint32_t)wire_size(kind)};
+}
+
+typedef union fd_room {
+    struct cmsghdr align;
+    char bytes[CMSG_SPACE(WIRE_FDS * sizeof(int))];
+} fd_room;
+
+int wire_send(int sock, const wire_packet *packet, const int *fds, int fd_count)
+{
+    fd_room room;
+    struct iovec part = {(void *)packet, packet->head.bytes};
+    struct msghdr msg = {.msg_iov = &part, .msg_iovlen = 1};
+    if (fd_count > 0) {
+        memset(&room, 0, sizeof room);
+        msg.msg_control = room.bytes;
+        msg.msg_controllen = CMSG_SPACE((size_t)fd_count * sizeof(int));
+        struct cmsghdr *head = CMSG_FIRSTHDR(&msg);
+        head->cmsg_level = SOL_SOCKET;
+        head->cmsg_type = SCM_RIGHTS;
+        head->cmsg_len = CMSG_LEN((size_t)fd_count * sizeof(int));
+        memcpy(CMSG_DATA(head), fds, (size_t)fd_count * sizeof(int));
+    }
+    ssize_t sent;
+    do
+        sent = sendmsg(sock, &msg, MSG_DONTWAIT | MSG_NOSIGNAL);
+    while (sent < 0 && errno == EINTR);
+    return sent < 0 ? -errno : 0;
+}
+
+static void keep_fds(struct msghdr *msg, wire_mail *mail)
+{
+    for (struct cmsghdr *head = CMSG_FIRSTHDR(msg); head; head = CMSG_NXTHDR(msg, head)) {
+        if (head->cmsg_level != SOL_SOCKET || head->cmsg_type != SCM_RIGHTS)
+            continue;
+        const size_t count = (head->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+        for (size_t i = 0; i < count; i++) {
+            int fd;
+            memcpy(&fd, CMSG_DATA(head) + i * sizeof fd, sizeof fd);
+            if (mail->fd_count < WIRE_FDS)
+                mail->fds[mail->fd_count++] = fd;
+            else
+                close(fd);
+        }
+    }
+}
+
+/* A packet of another version may only be a HELLO or a REFUSED, whose layout never changes. */
+static bool is_sound(const wire_head *head, size_t got, int flags)
+{
+    if (got < sizeof *head || (flags & (MSG_TRUNC | MSG_CTRUNC)) || head->magic != WIRE_MAGIC ||
+        head->bytes != got)
+        return false;
+    const bool frozen = head->kind == WIRE_HELLO || head->kind == WIRE_REFUSED;
+    if (!frozen && head->version != WIRE_VERSION)
+        return false;
+    return got == wire_size(head->kind);
+}
+
+int wire_receive(int sock, wire_mail *mail)
+{
+    fd_room room;
+    struct iovec part = {&mail->packet, sizeof mail->packet};
+    struct msghdr msg = {.msg_iov = &part,
+                         .msg_iovlen = 1,
+                         .msg_control = room.bytes,
+                         .msg_controllen = sizeof room.bytes};
+    ssize_t got;
+    mail->fd_count = 0;
+    do
+        got = recvmsg(sock, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    while (got < 0 && errno == EINTR);
+    if (got < 0)
+        return errno == EAGAIN || errno == EWOULDBLOCK ? -EAGAIN : -EPIPE;
+    keep_fds(&msg, mail);
+    if (got == 0 && mail->fd_count == 0)
+        return -EPIPE;
+    if (is_sound(&mail->packet.head, (size_t)got, msg.msg_flags))
+        return 0;
+    wire_drop(mail);
+    return -EPROTO;
+}
+
+int wire_take(wire_mail *mail, int index)
+{
+    if (index >= mail->fd_count)
+        return -1;
+    const int fd = mail->fds[index];
+    mail->fds[index] = -1;
+    return fd;
+}
+
+void wire_drop(wire_mail *mail)
+{
+    for (int i = 0; i < mail->fd_count; i++)
+        if (mail->fds[i] >= 0)
+            close(mail->fds[i]);
+    mail->fd_count = 0;
+}
+
+/* ---- what is too large for a packet ---------------------------------------------------------- */
+
+enum { SEALS = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE };
+
+int wire_blob(const char *name, const void *bytes, size_t size)
+{
+    const int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (fd < 0)
+        return -errno;
+    size_t at = 0;
+    while (at < size) {
+        const ssize_t n = write(fd, (const uint8_t *)bytes + at, size - at);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            break;
+        at += (size_t)n;
+    }
+    if (at == size && fcntl(fd, F_ADD_SEALS, SEALS) == 0)
+        return fd;
+    const int rc = at < size ? -ENOSPC : -errno;
+    close(fd);
+    return rc;
+}
+
+int wire_blob_read(int fd, size_t bytes, size_t most, uint8_t **out)
+{
+    struct stat st;
+    if (bytes > most)
+        return -EFBIG;
+    const int seals = fcntl(fd, F_GET_SEALS);
+    if (seals < 0 || (seals & SEALS) != SEALS || fstat(fd, &st) || (size_t)st.st_size != bytes)
+        return -EPROTO;
+    uint8_t *copy = psti_malloc(PSTI_MEM_SERVE, bytes ? bytes : 1);
+    if (!copy)
+        return -ENOMEM;
+    size_t at = 0;
+    while (at < bytes) {
+        const ssize_t n = pread(fd, copy + at, bytes - at, (off_t)at);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            break;
+        at += (size_t)n;
+    }
+    if (at == bytes) {
+        *out = copy;
+        return 0;
+    }
+    psti_free(copy);
+    return -EPROTO;
+}

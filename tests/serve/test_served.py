@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A served engine gives what an embedded one gives: bytes, order, errors, states, statistics; and who may serve where."""
+import json
+import os
+import shutil
+import signal
+import subprocess
+import tarfile
+
+import pytest
+
+from conftest import CROP, multiset, rows
+
+EMBEDDED = ("--engine", "embedded")
+
+
+@pytest.mark.parametrize("args, pipeline", [
+    ((), CROP), (("--epochs", 3, "--seed", 7), CROP), (("--rank", "1/3"), CROP), (("--rank", "2/3", "--ends", "short"), CROP),
+    (("--ends", "drop", "--rank", "0/2"), CROP), (("--sampler", "subset:1,2,3,5,8,13,21"), CROP),
+    (("--sampler", "sequential"), CROP), (("--fields", "image=padded"), "decode | hflip"), ((), "decode"),
+    ((), CROP + " | normalize(imagenet) || mixup(0.4)"),
+])
+def test_strict_is_the_same(serve, client, args, pipeline):
+    daemon = serve()
+    here, there = client(*EMBEDDED, *args, pipeline=pipeline), client("--engine", daemon.address, *args, pipeline=pipeline)
+    assert here.end() == "" and there.end() == ""
+    assert rows(here.ledger) == rows(there.ledger) and rows(here.ledger)
+
+
+@pytest.mark.parametrize("args", [("--epochs", 3), ("--rank", "1/3", "--epochs", 2), ("--reorder-window", 32)])
+def test_ready_gives_the_same_samples(serve, client, args):
+    daemon = serve()
+    here, there = client(*EMBEDDED, *args, "--order", "ready"), client("--engine", daemon.address, *args, "--order", "ready")
+    assert here.end() == "" and there.end() == ""
+    assert multiset(here.ledger) == multiset(there.ledger)
+
+
+def test_tar_and_manifest(serve, client, photos, tmp_path):
+    daemon = serve()
+    shard = tmp_path / "shard.tar"
+    with tarfile.open(shard, "w") as tar:
+        for i, path in enumerate(sorted(photos.rglob("*.jpg"))[:20]):
+            tar.add(path, f"{i:03}.jpg")
+    manifest = tmp_path / "list.tsv"
+    manifest.write_text("key\tlabel\n" + "".join(f"photos/{path.relative_to(photos)}\t1\n" for path in sorted(photos.rglob("*.jpg"))[:9]))
+    shutil.copytree(photos, tmp_path / "photos")
+    for data in shard, manifest:
+        for _ in range(2):  # the second time from a remembered listing
+            here, there = client(*EMBEDDED, data=data), client("--engine", daemon.address, data=data)
+            assert here.end() == "" and there.end() == ""
+            assert rows(here.ledger) == rows(there.ledger)
+
+
+def test_bad_samples(serve, client, photos, tmp_path):
+    data = tmp_path / "damaged"
+    shutil.copytree(photos, data)
+    for path in sorted(data.rglob("*.jpg"))[::9]:
+        path.write_bytes(path.read_bytes()[:900])
+    daemon = serve()
+    here = client(*EMBEDDED, "--on-error", "skip:40", "--epochs", 2, data=data)
+    there = client("--engine", daemon.address, "--on-error", "skip:40", "--epochs", 2, data=data)
+    here.end(), there.end()
+    assert here.ledger.read_text() == there.ledger.read_text()  # with the skipped ones, in its comments
+    assert there.ledger.read_text().count("\n# bad\t") == 11
+    here, there = client(*EMBEDDED, data=data), client("--engine", daemon.address, data=data)
+    assert here.end(1) == there.end(1)
+    assert rows(here.ledger) == rows(there.ledger)
+
+
+@pytest.mark.parametrize("order", ["strict", "ready"])
+def test_states_go_both_ways(serve, client, tmp_path, order):
+    daemon = serve()
+    whole = client(*EMBEDDED, "--order", order, "--epochs", 2)
+    whole.end()
+    for first, second in (EMBEDDED, ("--engine", daemon.address)), (("--engine", daemon.address), EMBEDDED):
+        state = tmp_path / f"state{first[1] == 'embedded'}"
+        one = client(*first, "--order", order, "--epochs", 2, "--max-batches", 5, "--save-state", state)
+        one.end()
+        two = client(*second, "--order", order, "--epochs", 2, "--load-state", state)
+        two.end()
+        assert multiset(one.ledger) + multiset(two.ledger) == multiset(whole.ledger)
+        if order == "strict":
+            assert rows(one.ledger) + rows(two.ledger) == rows(whole.ledger)
+
+
+def test_the_same_state(serve, client, tmp_path):
+    """Byte for byte: the client's record counts as an engine of its own would."""
+    daemon = serve()
+    states = []
+    for where in EMBEDDED, ("--engine", daemon.address):
+        for args in ((), ("--rank", "1/2"), ("--max-batches", "12")):
+            path = tmp_path / f"s{len(states)}"
+            client(*where, *(args or ("--max-batches", 3)), "--save-state", path, "--epochs", 2).end()
+            states.append(path.read_bytes())
+    assert states[:3] == states[3:]
+
+
+def test_report(serve, binary, environment, photos):
+    daemon = serve("--cache", "64M")
+    command = [binary, "feed", str(photos), "--pipeline", CROP, "--json", "--epochs", "2", "--engine", daemon.address]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
+    report = json.loads(done.stdout.splitlines()[-1])
+    assert report["samples"] == 192
+    assert {stage["name"]: stage["runs"] for stage in report["stages"]}["hflip"] >= 96
+    assert daemon.get("/v1/engine")["memory_bytes"] == 256 << 20
+    daemon.until(lambda jobs: not jobs)
+
+
+# ---- who serves where --------------------------------------------------------------------------
+
+
+def test_second_daemon_is_refused(serve, binary, environment, client):
+    daemon = serve()
+    done = subprocess.run([binary, "serve", "--socket", str(daemon.dir)], capture_output=True, text=True, env=environment, timeout=60)
+    assert done.returncode == 1 and done.stdout == ""
+    assert len(done.stderr.splitlines()) == 1 and "another penstock serve has this directory" in done.stderr
+    assert client("--engine", daemon.address).end() == ""  # the first one is not disturbed
+
+
+def test_stale_sockets_are_replaced(serve, client):
+    daemon = serve()
+    daemon.kill()
+    assert (daemon.dir / "feed.sock").exists() and (daemon.dir / "control.sock").exists()
+    assert "nobody serves there" in client("--engine", daemon.address).end(1)
+    again = serve()
+    assert client("--engine", again.address).end() == "" and again.jobs() is not None
+
+
+def test_ends_well_on_request(serve, client):
+    daemon = serve()
+    feed = client("--engine", daemon.address, "--step-ms", 20, "--epochs", 4)
+    daemon.until(lambda jobs: jobs and jobs[0].get("batches", 0) > 2)
+    code, err = daemon.kill(signal.SIGTERM)
+    assert code == 0 and err == "" and sorted(os.listdir(daemon.dir)) == ["lock"]
+    assert feed.end().count("is gone") == 1
+
+
+def test_idle_exit(serve):
+    daemon = serve("--idle-exit", 1)
+    assert daemon.child.wait(timeout=60) == 0
+
+
+def test_foreign_directory_is_refused(binary, environment, tmp_path):
+    path = tmp_path / "open"
+    path.mkdir()
+    path.chmod(0o777)
+    done = subprocess.run([binary, "serve", "--socket", str(path)], capture_output=True, text=True, env=environment, timeout=60)
+    assert done.returncode == 1 and "others may write" in done.stderr
+
+
+def test_long_paths(serve, client, tmp_path):
+    path = tmp_path / ("x" * 120)
+    path.mkdir()
+    path.chmod(0o700)
+    assert client("--engine", serve(path=path).address).end() == ""
+
+
+def test_auto(serve, client, environment):
+    alone = client("--engine", "auto")
+    assert alone.end() == ""
+    daemon = serve(path=os.path.join(environment["XDG_RUNTIME_DIR"], "penstock"))
+    feed = client("--engine", "auto", "--step-ms", 20)
+    daemon.until(lambda jobs: any(job["pid"] == feed.child.pid for job in jobs))
+    assert feed.end() == "" and rows(feed.ledger) == rows(alone.ledger)
+
+
+def test_another_protocol_version_goes_on_embedded(serve, client):
+    daemon = serve()
+    expected = client(*EMBEDDED)
+    expected.end()
+    for version in "0", "2":
+        feed = client("--engine", daemon.address, env={"PENSTOCK_WIRE_VERSION": version})
+        said = feed.end()
+        assert len(said.splitlines()) == 1 and f"this library version {version}" in said and "in this process" in said
+        assert rows(feed.ledger) == rows(expected.ledger)
+    assert daemon.jobs() == []
+
+
+def test_changed_files_go_on_embedded(serve, client, binary, photos, tmp_path):
+    """Where the daemon sees another dataset than the client, the client does it."""
+    data = tmp_path / "data"
+    shutil.copytree(photos, data)
+    daemon = serve()
+    assert client("--engine", daemon.address, data=data).end() == ""
+    next(data.rglob("*.jpg")).unlink()
+    here, there = client(*EMBEDDED, data=data), client("--engine", daemon.address, data=data)
+    assert here.end() == "" and there.end() == ""  # the daemon lists again
+    assert rows(here.ledger) == rows(there.ledger) and len(rows(there.ledger)) == 95
