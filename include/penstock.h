@@ -188,10 +188,10 @@ typedef struct pst_engine_options {
                              beside a cache */
     double forms[3]; /* most of the cache that encoded, decoded and augmented samples may have, each
                         a share (0..1; all 0 = as it is worth) */
-    const char *address;  /* whose workers: "unix:DIR" = those of the daemon that serves DIR,
-                             "unix:" = of this user's default; "auto" = of a daemon of this user if
-                             one runs; the rest of the options then holds for what is done here when
-                             the daemon cannot do it or dies (NULL or "embedded" = this process) */
+    const char *address; /* whose workers: "unix:DIR" = those of the daemon that serves DIR,
+                            "unix:" = of this user's default; "auto" = of a daemon of this user if
+                            one runs; the rest of the options then holds for what is done here when
+                            the daemon cannot do it or dies (NULL or "embedded" = this process) */
 } pst_engine_options;
 
 /* What was asked for and what it became on this machine. */

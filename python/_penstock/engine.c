@@ -12,7 +12,8 @@ static const char *const io_words[] = {"auto", "uring", "threads", NULL};
 
 static int parse_options(PyObject *args, PyObject *kwargs, pst_engine_options *opts)
 {
-    static char *names[] = {"workers", "memory", "cache", "io_depth", "io", "forms", "address", NULL};
+    static char *names[] = {"workers", "memory", "cache",   "io_depth",
+                            "io",      "forms",  "address", NULL};
     const char *io = "auto";
     pst_engine_options_init(opts);
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|iO&O&$is(ddd)z:Engine", names, &opts->workers,
@@ -188,7 +189,8 @@ static PyType_Slot engine_slots[] = {
     {Py_tp_doc,
      "Engine(workers=0, memory=0, cache=0, *, io_depth=0, io='auto', forms=(0, 0, 0), "
      "address=None)\n\n"
-     "A pool of workers and one byte budget, shared by the loaders that are given it. 0 = chosen for "
+     "A pool of workers and one byte budget, shared by the loaders that are given it. 0 = chosen "
+     "for "
      "this machine. cache: bytes of the budget for samples kept in memory, or 'auto'; 0 = none. "
      "forms: the most that encoded, decoded and augmented ones may have of it. address: 'unix:DIR' "
      "for the daemon that serves DIR, 'auto' for this user's if one runs; else this process."},

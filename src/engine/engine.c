@@ -23,7 +23,9 @@ int pst_engine_new(const pst_engine_options *opts, pst_engine **out, pst_error *
     engine->pid = getpid();
     engine->settings = settings;
     const bool by_itself = opts && opts->cache_bytes == PST_CACHE_AUTO;
-    const psti_pool_spec spec = {settings.workers, settings.io_depth, settings.io,
+    const psti_pool_spec spec = {settings.workers,
+                                 settings.io_depth,
+                                 settings.io,
                                  settings.memory_bytes,
                                  by_itself ? PST_CACHE_AUTO : settings.cache_bytes,
                                  {settings.forms[0], settings.forms[1], settings.forms[2]}};

@@ -156,6 +156,11 @@ static int note_bad(void *user, pst_error *err)
     return engine_note_bad(job->engine, job->data, job->skip_limit, err);
 }
 
+static bool is_record(const pst_job *job, const psti_pool *pool)
+{
+    return job->engine->link && pool == job->engine->pool;
+}
+
 int job_open_feed(pst_job *job, psti_pool *pool, const pst_job_options *o,
                   const psti_feed_hooks *hooks, psti_feed **out, pst_error *err)
 {
@@ -177,7 +182,8 @@ int job_open_feed(pst_job *job, psti_pool *pool, const pst_job_options *o,
         .draw_id = o->draw_id,
         .leases = o->leases ? o->leases : 1,
         .cache = !o->no_cache,
-        .shares = o->sampling == PST_SAMPLING_OPPORTUNISTIC,
+        /* A record counts what came; who chose it does not matter. */
+        .shares = o->sampling == PST_SAMPLING_OPPORTUNISTIC && !is_record(job, pool),
         .bad = note_bad,
         .user = job,
     };

@@ -115,6 +115,8 @@ int remote_open(pst_job *job, const pst_job_options *opts, pst_error *err)
         rc = ops->job_open(job->engine->link, job->data, opts, &job->link, &why);
     if (rc == 0) {
         job->options = options_copy(opts);
+        if (job->options) /* if the daemon goes there is nobody left to share with */
+            job->options->sampling = PST_SAMPLING_PLAIN;
         atomic_store(&job->served, true);
         return job->options ? 0 : psti_fail(err, -ENOMEM, "job", NULL, "out of memory");
     }

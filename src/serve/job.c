@@ -201,6 +201,12 @@ static void count_stats(conn *c, wire_stats *out)
     out->cache_misses = s.cache_misses;
     out->cache_bytes = s.cache_bytes;
     out->cache_entries = s.cache_entries;
+    out->preparations = s.preparations;
+    out->shared_hits = s.shared_hits;
+    out->encoded_hits = s.encoded_hits;
+    out->evictions = s.evictions;
+    memcpy(out->form_entries, s.form_entries, sizeof out->form_entries);
+    memcpy(out->form_bytes, s.form_bytes, sizeof out->form_bytes);
     out->ready_depth = s.ready_depth + WIRE_AHEAD;
     out->stage_count = s.stage_count;
     for (uint32_t i = 0; i < s.stage_count && i < PST_STAGES_MAX; i++) {

@@ -14,8 +14,8 @@ typedef struct fixed {
     int64_t draws, skip_limit, reorder_window, draw_id;
     int64_t ids_count, weights_count; /* -1: none */
     int32_t batch, order, ends, rank, world, sampler, repeat, on_error, read_retries, ready_depth;
-    int32_t leave_mix, raw_finish, leases, no_cache;
-    uint32_t pipeline, split, fields, name, path; /* bytes with the terminator; 0: none */
+    int32_t leave_mix, raw_finish, leases, no_cache, sampling;
+    uint32_t pipeline, split, fields, group, name, path; /* bytes with the terminator; 0: none */
     uint32_t reserved;
 } fixed;
 
@@ -51,9 +51,11 @@ static fixed numbers_of(const job_spec *s)
         .raw_finish = o->raw_finish,
         .leases = o->leases,
         .no_cache = o->no_cache,
+        .sampling = o->sampling,
         .pipeline = (uint32_t)text_bytes(o->pipeline),
         .split = (uint32_t)text_bytes(o->split),
         .fields = (uint32_t)text_bytes(o->fields),
+        .group = (uint32_t)text_bytes(o->group),
         .name = (uint32_t)text_bytes(s->name),
         .path = (uint32_t)text_bytes(s->path),
     };
@@ -72,7 +74,8 @@ int spec_encode(job_spec *s)
     const fixed f = numbers_of(s);
     const size_t ids = f.ids_count > 0 ? (size_t)f.ids_count * sizeof *o->ids : 0;
     const size_t weights = f.weights_count > 0 ? (size_t)f.weights_count * sizeof *o->weights : 0;
-    s->size = sizeof f + ids + weights + f.pipeline + f.split + f.fields + f.name + f.path;
+    s->size =
+        sizeof f + ids + weights + f.pipeline + f.split + f.fields + f.group + f.name + f.path;
     s->bytes = psti_malloc(PSTI_MEM_SERVE, s->size);
     if (!s->bytes)
         return -ENOMEM;
@@ -82,6 +85,7 @@ int spec_encode(job_spec *s)
     at = put(at, o->pipeline, f.pipeline);
     at = put(at, o->split, f.split);
     at = put(at, o->fields, f.fields);
+    at = put(at, o->group, f.group);
     at = put(at, s->name, f.name);
     put(at, s->path, f.path);
     return 0;
@@ -141,6 +145,7 @@ int spec_decode(job_spec *s)
     o->pipeline = take_text(&c, f.pipeline);
     o->split = take_text(&c, f.split);
     o->fields = take_text(&c, f.fields);
+    o->group = take_text(&c, f.group);
     s->name = take_text(&c, f.name);
     s->path = take_text(&c, f.path);
     o->seed = f.seed;
@@ -164,6 +169,7 @@ int spec_decode(job_spec *s)
     o->raw_finish = f.raw_finish;
     o->leases = f.leases;
     o->no_cache = f.no_cache;
+    o->sampling = f.sampling;
     return c.bad || c.left ? -EPROTO : 0;
 }
 

@@ -106,6 +106,8 @@ enum {
 typedef struct wire_stats {
     uint64_t warnings, bytes_read, peak_bytes, fresh_batches;
     uint64_t cache_hits, cache_misses, cache_bytes, cache_entries;
+    uint64_t preparations, shared_hits, encoded_hits, evictions;
+    uint64_t form_entries[3], form_bytes[3];
     uint32_t ready_depth, stage_count;
     struct {
         uint64_t runs, total_ns;

@@ -19,11 +19,11 @@ def head(kind, body, generation=0, version=VERSION, magic=MAGIC, size=None):
 
 def spec(pipeline="decode | center_crop(32)", batch=8, order=0, epochs=0, path="", sampler=0, leases=0, name=""):
     """A job's options; see src/serve/spec.c."""
-    texts = [pipeline, "", "", name, path]
+    texts = [pipeline, "", "", "", name, path]
     lengths = [len(text) + 1 if text else 0 for text in texts]
     numbers = struct.pack("<3Q6q", 0, 0, epochs, 0, 0, 0, -1, -1, -1)
-    words = struct.pack("<14i", batch, order, 0, 0, 1, sampler, 1, 0, 0, 0, 0, 0, leases, 0)
-    return numbers + words + struct.pack("<6I", *lengths, 0) + b"".join(t.encode() + b"\0" for t in texts if t)
+    words = struct.pack("<15i", batch, order, 0, 0, 1, sampler, 1, 0, 0, 0, 0, 0, leases, 0, 0)
+    return numbers + words + struct.pack("<7I", *lengths, 0) + b"".join(t.encode() + b"\0" for t in texts if t)
 
 
 def blob(data, seals=SEAL_SHRINK | SEAL_GROW | SEAL_WRITE):
