@@ -1,7 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 """A minute with Penstock: makes 600 photo-like images, looks at them, feeds a training job and an evaluation job at the same
-time, and shows how near the loader comes to the decoder's own limit. Everything stays below the build folder.
+time, then three training jobs from one daemon that do each other's work, and shows how near the loader comes to the decoder's own
+limit. Everything stays below the build folder.
 
     tools/demo.py [BUILD]
 """
@@ -14,6 +15,7 @@ import textwrap
 TRAIN = "decode | random_resized_crop(224) | hflip | normalize(imagenet)"
 EVALUATE = "decode | resize(256) | center_crop(224) | normalize(imagenet)"
 IMAGES = 600
+CACHE = "%d" % (IMAGES // 5 * (224 * 224 * 3 + 700))  # a fifth of the samples, prepared
 running = []
 
 
@@ -83,6 +85,48 @@ def two_jobs(penstock, folder):
         print(textwrap.fill("%-12s %s" % (name, ", ".join(parts)), 110, initial_indent="  ", subsequent_indent=" " * 15))
 
 
+def start_daemon(penstock, folder):
+    """Serves until it is told to stop; says a line when it is ready."""
+    command = [penstock, "serve", "--socket", folder, "--memory", "1G", "--cache", CACHE]
+    print("$ " + shown(command), flush=True)
+    daemon = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    running.append(daemon)
+    if not daemon.stdout.readline():
+        sys.exit("%s\nended with status %d" % (daemon.stderr.read(), daemon.wait()))
+    return daemon
+
+
+def three_jobs(penstock, folder, daemon_folder, sampling):
+    print()
+    jobs = []
+    for step_ms, batches in ((20, 240), (40, 120), (60, 80)):
+        jobs.append(start([penstock, "feed", folder, "--engine", "unix:" + daemon_folder, "--pipeline", TRAIN, "--order", "ready",
+                           "--sampling", sampling, "--epochs", "100", "--max-batches", str(batches), "--step-ms", str(step_ms),
+                           "--seed", str(step_ms), "--json"]))
+    reports = [last_object(job) for job in jobs]
+    print("\n  %-13s %8s %9s %12s %22s" % (sampling, "samples", "img/s", "stall share", "prepared per sample"))
+    for name, r in zip(("fast", "middling", "slow"), reports):
+        print("  %-13s %8d %9.0f %10.1f %% %22.2f" % (
+            name, r["samples"], r["samples_per_s"], 100 * r["stall_share"], r["preparations"] / max(1, r["samples"])))
+    samples = sum(r["samples"] for r in reports)
+    return samples / max(r["seconds"] for r in reports), sum(r["preparations"] for r in reports) / samples
+
+
+def one_daemon(penstock, folder, daemon_folder):
+    title("three training jobs at different speeds on one dataset, from one daemon with a fifth of the samples in its cache")
+    daemon = start_daemon(penstock, daemon_folder)
+    try:
+        apart = three_jobs(penstock, folder, daemon_folder, "plain")
+        together = three_jobs(penstock, folder, daemon_folder, "opportunistic")
+        print(finish(start([penstock, "jobs", "--socket", daemon_folder])).rstrip())
+    finally:
+        daemon.terminate()
+        daemon.communicate()
+        running.remove(daemon)
+    print("\n  without sharing  %6.0f img/s together, %.2f samples prepared for each delivered" % apart)
+    print("  with sharing     %6.0f img/s together, %.2f" % together)
+
+
 def beside_the_limit(penstock, decode_limit, folder):
     workers = str(len(os.sched_getaffinity(0)))
     title("as fast as it goes, beside the decoder alone (%s threads each)" % workers)
@@ -104,6 +148,7 @@ def main():
     make_images(penstock, folder)
     look(penstock, folder)
     two_jobs(penstock, folder)
+    one_daemon(penstock, folder, os.path.join(build, "demo", "daemon"))
     beside_the_limit(penstock, decode_limit, folder)
     return 0
 

@@ -23,7 +23,7 @@ HEADER = 64  # bytes before a chunk's data: the holders' count in the first word
 _PAGE = 4096
 _SMALLEST = 256
 _ADDRESS_SPACE = 1 << 46  # a quarter of what x86-64 and arm64 give a process
-_TRIM_BYTES = 4 << 20  # free memory that a region keeps warm, at least: every worker has one
+_TRIM_BYTES = 1 << 20  # free memory that a region keeps warm, at least: every worker has one
 _SWEEP = 32
 
 _pid = os.getpid()
