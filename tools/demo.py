@@ -118,7 +118,6 @@ def one_daemon(penstock, folder, daemon_folder):
     try:
         apart = three_jobs(penstock, folder, daemon_folder, "plain")
         together = three_jobs(penstock, folder, daemon_folder, "opportunistic")
-        print(finish(start([penstock, "jobs", "--socket", daemon_folder])).rstrip())
     finally:
         daemon.terminate()
         daemon.communicate()
