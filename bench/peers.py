@@ -72,7 +72,7 @@ def run(args, name, python, *more):
     command = [python, os.path.join(SCRIPTS, f"peer_{name}.py"), "--data", args.data, "--workers", str(args.workers),
                "--batch", str(args.batch), "--seconds", str(args.seconds), *more]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, env=env, timeout=60 + 30 * args.seconds)
+        done = subprocess.run(command, capture_output=True, text=True, env=env, timeout=args.patience)
     except subprocess.TimeoutExpired:
         raise Failed("did not finish in time") from None
     lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
@@ -136,6 +136,7 @@ def arguments():
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=5)
     parser.add_argument("--install-timeout", type=float, default=900)
+    parser.add_argument("--patience", type=float, default=600, help="seconds for one run of one contender; some compile first")
     parser.add_argument("--out")
     args = parser.parse_args()
     args.only = args.only.split(",")
