@@ -229,7 +229,7 @@ static int run_settings(const void *values)
 static const arg_option settings_options[] = {
     OPT_INT("workers", "N", AT(workers), 0, 1024, "0", "as given to feed"),
     OPT_BYTES("memory", "BYTES", AT(memory), "0", "as given to feed"),
-    OPT_CACHE(AT(cache), "as given to feed"),
+    OPT_CACHE(AT(cache), "0", "as given to feed"),
     OPT_WORD("io", "auto|uring|threads", AT(io), io_words, "auto", "as given to feed"),
     OPT_INT("io-depth", "N", AT(io_depth), 0, 1024, "0", "as given to feed"),
     OPT_FLAG("json", AT(json), "as one JSON object"),

@@ -53,10 +53,10 @@ typedef struct arg_option {
 #define OPT_TEXT(name, meta, at, def, help)  OPT_PLAIN(ARG_TEXT, name, meta, at, def, help)
 #define OPT_U64(name, meta, at, def, help)   OPT_PLAIN(ARG_U64, name, meta, at, def, help)
 #define OPT_BYTES(name, meta, at, def, help) OPT_PLAIN(ARG_BYTES, name, meta, at, def, help)
-#define OPT_CACHE(at_, help_)                                                                      \
+#define OPT_CACHE(at_, def_, help_)                                                                \
     {                                                                                              \
         .name = "cache", .type = ARG_BYTES, .meta = "BYTES|auto", .offset = (at_),                 \
-        .words = (const char *const[]){"auto", NULL}, .def = "0", .help = (help_)                  \
+        .words = (const char *const[]){"auto", NULL}, .def = (def_), .help = (help_)               \
     }
 #define OPT_BOUND(type_, name_, meta_, at_, min_, max_, def_, help_)                               \
     {                                                                                              \

@@ -351,7 +351,7 @@ static const arg_option options[] = {
     OPT_INT("workers", "N", AT(workers), 0, 1024, "0",
             "only this count; 0 = 1, 2, 4 … up to the CPUs"),
     OPT_BYTES("memory", "BYTES", AT(memory), "0", "memory budget, as for feed"),
-    OPT_CACHE(AT(cache), "decoded samples kept, as for feed"),
+    OPT_CACHE(AT(cache), "0", "decoded samples kept, as for feed"),
     OPT_U64("seed", "S", AT(seed), "0", "of order and random choices"),
     OPT_TEXT("index-dir", "DIR|none", AT(index_dir), NULL,
              "where listings are remembered (default: penstock in the cache folder)"),

@@ -358,8 +358,9 @@ static const arg_option options[] = {
     OPT_BYTES("memory", "BYTES", AT(memory), "0",
               "budget for everything, as in 512M or 2GiB; 0 = a quarter of what the process may "
               "have, at most 8 GiB"),
-    OPT_CACHE(AT(cache), "part of the budget for samples that are kept in memory, in the form that "
-                         "saves most; auto = what the rest leaves"),
+    OPT_CACHE(AT(cache), "0",
+              "part of the budget for samples that are kept in memory, in the form that "
+              "saves most; auto = what the rest leaves"),
     OPT_TEXT("forms", "E:D:A", AT(forms), NULL,
              "most that encoded, decoded and augmented samples may have of the cache, in percent, "
              "as in 0:60:40 (default: as it pays)"),

@@ -79,7 +79,8 @@ static const arg_option options[] = {
         "penstock-UID in the folder for temporary files)"),
     OPT_BYTES("memory", "BYTES", AT(memory), "0",
               "memory budget; 0 = a quarter of what the process may have, at most 8 GiB"),
-    OPT_CACHE(AT(cache), "of it for decoded samples"),
+    OPT_CACHE(AT(cache), "auto",
+              "of it for samples that are kept in memory, in the form that saves most; 0 = none"),
     OPT_INT("workers", "N", AT(workers), 0, 1024, "0",
             "worker threads; 0 = the CPU quota, less one when there are more than two"),
     OPT_TEXT("allow-uid", "U[,U...]", AT(allow_uid), NULL,
@@ -98,7 +99,7 @@ const command command_serve = {
     .summary = "serve one engine to the jobs of this machine",
     .about = "Jobs that are started with the engine unix:DIR (or auto) share its workers, memory "
              "and cache. A job goes on by itself, where it was, when the daemon dies.",
-    .examples = "penstock serve --memory 8GiB --cache auto\n"
+    .examples = "penstock serve --memory 8GiB\n"
                 "penstock feed photos/ --pipeline 'decode | resize(224)' --engine auto",
     .operands = (const arg_operand[]){{NULL, 0, false, NULL}},
     .options = options,
