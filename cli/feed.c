@@ -122,7 +122,8 @@ static int feed_open(feed *f)
     if (exit_code == CLI_OK)
         exit_code = open_job(f);
     if (exit_code == CLI_OK)
-        exit_code = ledger_open(&f->ledger, f->v->ledger, f->v->seed, f->pipeline);
+        exit_code = ledger_open(&f->ledger, f->v->ledger, f->v->seed, f->pipeline,
+                                f->v->sampling == PST_SAMPLING_OPPORTUNISTIC);
     return exit_code;
 }
 

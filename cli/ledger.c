@@ -33,7 +33,7 @@ static void put_key(FILE *file, const char *key, size_t length)
     }
 }
 
-int ledger_open(ledger *l, const char *path, uint64_t seed, const char *pipeline)
+int ledger_open(ledger *l, const char *path, uint64_t seed, const char *pipeline, bool numbered)
 {
     enum { BUFFER = 1 << 18 };
     *l = (ledger){.path = path};
@@ -46,7 +46,8 @@ int ledger_open(ledger *l, const char *path, uint64_t seed, const char *pipeline
     setvbuf(l->file, l->buffer, _IOFBF, BUFFER);
     fprintf(l->file, "# penstock ledger 1\n# seed\t%" PRIu64 "\n# pipeline\t", seed);
     put_key(l->file, pipeline, strlen(pipeline));
-    fputs("\n# epoch\tstep\trank\tslot\tid\tkey\tcrc32c[\tpreparation]\n", l->file);
+    fprintf(l->file, "\n# epoch\tstep\trank\tslot\tid\tkey\tcrc32c%s\n",
+            numbered ? "\tpreparation" : "");
     return CLI_OK;
 }
 

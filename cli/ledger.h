@@ -5,6 +5,7 @@
 #ifndef CLI_LEDGER_H
 #define CLI_LEDGER_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 
@@ -17,7 +18,8 @@ typedef struct ledger {
 } ledger;
 
 /* All print their own message and return an exit code. A zeroed ledger swallows everything. */
-int ledger_open(ledger *l, const char *path, uint64_t seed, const char *pipeline);
+/* numbered: lines will end with the number of the preparation. */
+int ledger_open(ledger *l, const char *path, uint64_t seed, const char *pipeline, bool numbered);
 int ledger_batch(ledger *l, const pst_batch_desc *desc);
 void ledger_bad(ledger *l, const pst_error *bad);
 int ledger_close(ledger *l);

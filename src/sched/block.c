@@ -104,7 +104,7 @@ int layout_make(psti_feed *feed, layout *l, pst_error *err)
     int rc = describe_outputs(feed, l, err);
     if (rc < 0)
         return rc;
-    l->fields = outputs + 3 + (feed->group != NULL);
+    l->fields = outputs + ALWAYS_FIELDS + (feed->group != NULL);
     size_t at = align_up(sizeof(pst_batch_desc) + (size_t)l->fields * sizeof(pst_field));
     describe(&l->field[outputs], "id", PST_META, PST_I64, PST_LAYOUT_NONE, 0, NULL);
     describe(&l->field[outputs + 2], "valid", PST_META, PST_BOOL, PST_LAYOUT_NONE, 0, NULL);

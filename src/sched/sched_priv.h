@@ -40,7 +40,8 @@ typedef enum way { FIXED, CLAIM, QUEUE, HEAP } way;
  */
 
 enum {
-    EXTRA_FIELDS = 4,       /* id, key, valid; where preparations are shared, their numbers */
+    ALWAYS_FIELDS = 3,      /* id, key, valid */
+    EXTRA_FIELDS = 4,       /* and where preparations are shared, their numbers */
     RING_MOST = 64 + 64 + 2 /* blocks of a ring: depth, leases, and those being filled */
 };
 

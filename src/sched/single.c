@@ -75,7 +75,7 @@ static void draw(const psti_single *from, sketch *s)
 
 static void write_batch(const psti_single *from, const sketch *s, uint8_t *base)
 {
-    const int outputs = (int)s->fields - EXTRA_FIELDS;
+    const int outputs = (int)s->fields - ALWAYS_FIELDS;
     const pst_field *id = &s->field[outputs], *key = id + 1, *valid = id + 2;
     memset(base, 0, s->field[0].data_offset);
     *(pst_batch_desc *)base = (pst_batch_desc){
