@@ -264,6 +264,7 @@ void psti_feed_close(psti_feed *feed)
     record_free_all(feed);
     pool->stagers -= feed->stages;
     pool_fixed_give_locked(pool, feed->fixed_bytes);
+    pool_pump_locked(pool); /* others may have waited for what it had chosen */
     pthread_mutex_unlock(&pool->lock);
     if (feed->ring)
         ring_unref(feed->ring);
