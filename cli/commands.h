@@ -6,6 +6,7 @@
 #include "args.h"
 
 extern const command command_synth, command_inspect, command_run, command_preview, command_feed,
-    command_bench, command_plan, command_ops, command_settings, command_serve, command_jobs;
+    command_bench, command_plan, command_ops, command_settings, command_serve, command_jobs,
+    command_fsck;
 
 #endif

@@ -138,6 +138,8 @@ typedef struct psti_cache_stats {
     uint64_t books; /* of `bytes`, what tables and lists take */
 } psti_cache_stats;
 void psti_cache_stats_get(psti_cache *cache, psti_cache_stats *out);
+/* Entries that somebody holds; counts them. */
+uint64_t psti_cache_pinned(psti_cache *cache);
 
 /* Looks at every block, entry, list and count; 0, or the number of things that do not agree, each
  * told in a line to `out` if there is one. Takes the lock for as long as that lasts. */

@@ -414,6 +414,16 @@ void psti_cache_stats_get(psti_cache *cache, psti_cache_stats *out)
     pthread_mutex_unlock(&cache->lock);
 }
 
+uint64_t psti_cache_pinned(psti_cache *cache)
+{
+    uint64_t pinned = 0;
+    pthread_mutex_lock(&cache->lock);
+    for (size_t i = 0; i < cache->all_count; i++)
+        pinned += cache->all[i]->pins > 0;
+    pthread_mutex_unlock(&cache->lock);
+    return pinned;
+}
+
 int psti_cache_check(psti_cache *cache, FILE *out)
 {
     size_t blocks;

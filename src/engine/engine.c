@@ -2,6 +2,7 @@
  * Engines: a pool, its jobs, and the one list of bad samples. */
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -44,11 +45,15 @@ int pst_engine_new(const pst_engine_options *opts, pst_engine **out, pst_error *
 
 int pst_engine_check(pst_engine *engine, char **text)
 {
+    char *lines = NULL;
     size_t bytes;
-    FILE *out = text ? open_memstream(text, &bytes) : NULL;
+    FILE *out = text ? open_memstream(&lines, &bytes) : NULL;
     const int wrong = psti_pool_check(engine->pool, out);
     if (out)
         fclose(out);
+    if (text) /* a copy that pst_free knows */
+        *text = psti_strdup(PSTI_MEM_ENGINE, lines ? lines : "");
+    free(lines); /* lint: library memory */
     return wrong;
 }
 
@@ -76,6 +81,11 @@ void pst_engine_free(pst_engine *engine)
 psti_budget *psti_engine_budget(pst_engine *engine)
 {
     return psti_pool_budget(engine->pool);
+}
+
+psti_cache *psti_engine_cache(pst_engine *engine)
+{
+    return psti_pool_cache(engine->pool);
 }
 
 void pst_engine_settings(const pst_engine *engine, pst_settings *out)

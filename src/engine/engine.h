@@ -16,6 +16,7 @@ int psti_job_open_hooked(pst_engine *engine, pst_dataset *data, const pst_job_op
 int psti_dataset_wrap(psti_dataset *data, pst_dataset **out, pst_error *err);
 psti_dataset *psti_dataset_unwrap(const pst_dataset *data);
 psti_budget *psti_engine_budget(pst_engine *engine);
+psti_cache *psti_engine_cache(pst_engine *engine); /* NULL = none */
 
 /* ---- for the client -------------------------------------------------------------------------- */
 

@@ -408,6 +408,11 @@ uint64_t group_targets_locked(const psti_pool *pool)
     return all;
 }
 
+psti_cache *psti_pool_cache(psti_pool *pool)
+{
+    return pool->cache;
+}
+
 int psti_pool_check(psti_pool *pool, FILE *out)
 {
     if (!pool->cache)

@@ -10,6 +10,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "cache/cache.h"
 #include "core/budget.h"
 #include "pipeline/pipeline.h"
 #include "sample/sample.h"
@@ -35,6 +36,7 @@ void psti_pool_free(psti_pool *pool);
 psti_budget *psti_pool_budget(psti_pool *pool);
 /* Checks what can be checked about its cache and groups, while it runs. See psti_cache_check. */
 int psti_pool_check(psti_pool *pool, FILE *out);
+psti_cache *psti_pool_cache(psti_pool *pool); /* NULL = none */
 int psti_pool_io(
     const psti_pool *pool); /* the backend that reads: PST_IO_URING or PST_IO_THREADS */
 

@@ -272,6 +272,7 @@ void conn_free(conn *c)
     segment_free_all(c);
     psti_free(c->text.path);
     psti_free(c->text.pipeline);
+    psti_free(c->text.group);
     spec_fini(&c->spec);
     peer_fini(&c->who);
     pthread_mutex_destroy(&c->lock);

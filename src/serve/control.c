@@ -39,6 +39,8 @@ static const char *state_word(conn_state state)
     return words[state];
 }
 
+static const char *const form_words[PST_FORMS] = {"encoded", "decoded", "augmented"};
+
 static void add_job_numbers(json_t *job, const conn_stats *s)
 {
     json_object_set_new(job, "batches", number(s->batches));
@@ -48,6 +50,11 @@ static void add_job_numbers(json_t *job, const conn_stats *s)
     json_object_set_new(job, "cache_hits", number(s->cache_hits));
     json_object_set_new(job, "cache_misses", number(s->cache_misses));
     json_object_set_new(job, "held", number(s->held));
+    json_object_set_new(job, "preparations", number(s->preparations));
+    json_t *hits = json_object();
+    for (int f = 0; f < PST_FORMS; f++)
+        json_object_set_new(hits, form_words[f], number(s->hits[f]));
+    json_object_set_new(job, "hits", hits);
 }
 
 static json_t *show_job(const conn *c, uint64_t now)
@@ -71,6 +78,9 @@ static json_t *show_job(const conn *c, uint64_t now)
         json_object_set_new(job, "rank", json_integer(f->text->rank));
         json_object_set_new(job, "world", json_integer(f->text->world));
         json_object_set_new(job, "order", json_string(f->text->ready ? "ready" : "strict"));
+        json_object_set_new(job, "sampling",
+                            json_string(f->text->shares ? "opportunistic" : "plain"));
+        json_object_set_new(job, "group", json_string(f->text->group));
     }
     return job;
 }
@@ -102,19 +112,48 @@ static json_t *show_datasets(pst_server *s)
     return json_pack("{s:o}", "datasets", datasets);
 }
 
+/* What the cache holds: by form, how many of all are in use at this moment, and what made way. */
+static json_t *show_cache(pst_server *s)
+{
+    psti_cache *cache = psti_engine_cache(s->engine);
+    psti_cache_stats stats = {0};
+    if (cache)
+        psti_cache_stats_get(cache, &stats);
+    json_t *forms = json_object();
+    for (int f = 0; f < PST_FORMS; f++)
+        json_object_set_new(forms, form_words[f],
+                            json_pack("{s:I, s:I}", "entries", (json_int_t)stats.form_entries[f],
+                                      "bytes", (json_int_t)stats.form_bytes[f]));
+    return json_pack("{s:o, s:I, s:I, s:I}", "forms", forms, "taken_bytes", (json_int_t)stats.bytes,
+                     "evictions", (json_int_t)stats.evictions, "pinned",
+                     (json_int_t)(cache ? psti_cache_pinned(cache) : 0));
+}
+
+static json_t *show_check(pst_server *s)
+{
+    char *text = NULL;
+    json_t *lines = json_array();
+    const int wrong = pst_engine_check(s->engine, &text);
+    for (const char *at = text; at && *at; at += strcspn(at, "\n"), at += *at == '\n')
+        json_array_append_new(lines, json_stringn(at, strcspn(at, "\n")));
+    pst_free(text);
+    return json_pack("{s:i, s:o}", "wrong", wrong, "lines", lines);
+}
+
 static json_t *show_engine(pst_server *s)
 {
     psti_budget *budget = psti_engine_budget(s->engine);
     pthread_mutex_lock(&s->lock);
     const int clients = s->conn_count;
     pthread_mutex_unlock(&s->lock);
-    return json_pack(
-        "{s:s, s:i, s:f, s:i, s:i, s:I, s:I, s:I, s:I, s:s, s:i}", "version", PST_VERSION,
-        "protocol", WIRE_VERSION, "seconds", seconds(psti_now_ns() - s->started_ns), "workers",
-        s->settings.workers, "cpus", s->settings.cpus, "memory_bytes",
-        (json_int_t)s->settings.memory_bytes, "used_bytes", (json_int_t)psti_budget_used(budget),
-        "peak_bytes", (json_int_t)psti_budget_peak(budget), "cache_bytes",
-        (json_int_t)s->settings.cache_bytes, "cpu", s->settings.cpu, "connections", clients);
+    return json_pack("{s:s, s:i, s:f, s:i, s:i, s:I, s:I, s:I, s:I, s:s, s:i, s:o}", "version",
+                     PST_VERSION, "protocol", WIRE_VERSION, "seconds",
+                     seconds(psti_now_ns() - s->started_ns), "workers", s->settings.workers, "cpus",
+                     s->settings.cpus, "memory_bytes", (json_int_t)s->settings.memory_bytes,
+                     "used_bytes", (json_int_t)psti_budget_used(budget), "peak_bytes",
+                     (json_int_t)psti_budget_peak(budget), "cache_bytes",
+                     (json_int_t)s->settings.cache_bytes, "cpu", s->settings.cpu, "connections",
+                     clients, "cache", show_cache(s));
 }
 
 /* ---- HTTP ------------------------------------------------------------------------------------ */
@@ -144,8 +183,10 @@ static enum MHD_Result answer(void *user, struct MHD_Connection *to, const char 
     static const struct {
         const char *url;
         json_t *(*show)(pst_server *s);
-    } pages[] = {
-        {"/v1/jobs", show_jobs}, {"/v1/datasets", show_datasets}, {"/v1/engine", show_engine}};
+    } pages[] = {{"/v1/jobs", show_jobs},
+                 {"/v1/datasets", show_datasets},
+                 {"/v1/engine", show_engine},
+                 {"/v1/check", show_check}};
     static int seen;
     (void)version;
     (void)data;
@@ -160,8 +201,9 @@ static enum MHD_Result answer(void *user, struct MHD_Connection *to, const char 
     for (size_t i = 0; i < sizeof pages / sizeof *pages; i++)
         if (strcmp(url, pages[i].url) == 0)
             return reply(to, MHD_HTTP_OK, pages[i].show(control->server));
-    return reply(to, MHD_HTTP_NOT_FOUND,
-                 json_pack("{s:s}", "error", "there are /v1/jobs, /v1/datasets and /v1/engine"));
+    return reply(
+        to, MHD_HTTP_NOT_FOUND,
+        json_pack("{s:s}", "error", "there are /v1/jobs, /v1/datasets, /v1/engine and /v1/check"));
 }
 
 /* Called with the new connection, before anything is read from it. */

@@ -63,11 +63,13 @@ static int keep_text(conn *c, pst_error *err)
     const pst_job_options *o = &c->spec.options;
     c->text = (conn_text){.path = psti_strdup(PSTI_MEM_SERVE, c->entry->path),
                           .pipeline = psti_strdup(PSTI_MEM_SERVE, o->pipeline ? o->pipeline : ""),
+                          .group = psti_strdup(PSTI_MEM_SERVE, o->group ? o->group : ""),
                           .batch = o->batch,
                           .rank = o->rank,
                           .world = o->world,
-                          .ready = o->order == PST_ORDER_READY};
-    return c->text.path && c->text.pipeline
+                          .ready = o->order == PST_ORDER_READY,
+                          .shares = o->sampling == PST_SAMPLING_OPPORTUNISTIC};
+    return c->text.path && c->text.pipeline && c->text.group
                ? 0
                : psti_fail(err, -ENOMEM, "serve", NULL, "out of memory");
 }
@@ -190,8 +192,15 @@ static void count_stats(conn *c, wire_stats *out)
     pst_job_stats s = {.size = sizeof s};
     pst_job_stats_get(c->job, &s);
     pthread_mutex_lock(&c->server->lock);
-    c->facts.stats = (conn_stats){s.batches,    s.samples,      s.skipped, s.bytes_read,
-                                  s.cache_hits, s.cache_misses, c->held};
+    c->facts.stats = (conn_stats){.batches = s.batches,
+                                  .samples = s.samples,
+                                  .skipped = s.skipped,
+                                  .bytes_read = s.bytes_read,
+                                  .cache_hits = s.cache_hits,
+                                  .cache_misses = s.cache_misses,
+                                  .held = c->held,
+                                  .preparations = s.preparations,
+                                  .hits = {s.encoded_hits, s.cache_hits, s.shared_hits}};
     pthread_mutex_unlock(&c->server->lock);
     out->warnings = s.warnings;
     out->bytes_read = s.bytes_read;

@@ -83,14 +83,15 @@ typedef struct letter { /* a packet that did not fit into the socket */
 } letter;
 
 typedef struct conn_text { /* what was asked for; does not change once it is shown */
-    char *path, *pipeline;
+    char *path, *pipeline, *group;
     int batch, rank, world;
-    bool ready;
+    bool ready, shares;
 } conn_text;
 
 typedef struct conn_stats {
     uint64_t batches, samples, skipped, bytes_read, cache_hits, cache_misses;
     uint64_t held; /* batches in the client's hands or on their way */
+    uint64_t preparations, hits[PST_FORMS];
 } conn_stats;
 
 /* What lists show of a job; written by the loop, read by the control thread, under server.lock. */

@@ -157,7 +157,7 @@ static void check_engine(pst_engine *engine)
     CHECK(pst_engine_check(engine, &text) == 0);
     if (text && *text)
         fputs(text, stderr);
-    free(text);
+    pst_free(text);
 }
 
 static void jobs_of_different_speed_share(void)

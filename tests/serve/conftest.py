@@ -50,7 +50,7 @@ class Daemon:
     """A `penstock serve` that listens by the time this is made."""
 
     def __init__(self, binary, environment, path, *args, **kwargs):
-        self.dir = Path(path)
+        self.dir, self.binary = Path(path), binary
         self.address = f"unix:{path}"
         self.child = subprocess.Popen([binary, "serve", "--socket", str(path), "--memory", "256M", *map(str, args)],
                                       stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, **kwargs)
@@ -74,6 +74,9 @@ class Daemon:
     def jobs(self):
         return self.get()["jobs"]
 
+    def cache(self):
+        return self.get("/v1/engine")["cache"]
+
     def until(self, what, limit=LIMIT_S):
         """Seconds until what(jobs) held."""
         begin = time.monotonic()
@@ -81,6 +84,11 @@ class Daemon:
             assert self.child.poll() is None, self.child.stderr.read()
             assert time.monotonic() - begin < limit, self.jobs()
         return time.monotonic() - begin
+
+    def fsck(self):
+        """Has the books checked; they must agree."""
+        done = subprocess.run([self.binary, "fsck", "--socket", str(self.dir)], capture_output=True, text=True, timeout=LIMIT_S)
+        assert (done.returncode, done.stdout, done.stderr) == (0, "clean\n", ""), done
 
     def kill(self, number=signal.SIGKILL):
         self.child.send_signal(number)
@@ -143,3 +151,12 @@ def rows(path):
 def multiset(path):
     """How often each sample was delivered in each epoch, and with which bytes."""
     return Counter((row[0], row[4], row[6]) for row in rows(path))
+
+
+def check_exact(path, epochs, ids):
+    """Each epoch has each sample once, and no preparation came twice; the numbers of preparations."""
+    found = rows(path)
+    assert Counter((row[0], row[4]) for row in found) == Counter((str(e), str(i)) for e in range(epochs) for i in ids)
+    numbers = [row[7] for row in found if len(row) > 7]
+    assert len(set(numbers)) == len(numbers)
+    return numbers

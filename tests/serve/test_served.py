@@ -4,8 +4,10 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import tarfile
+import threading
 
 import pytest
 
@@ -186,3 +188,60 @@ def test_changed_files_go_on_embedded(serve, client, binary, photos, tmp_path):
     here, there = client(*EMBEDDED, data=data), client("--engine", daemon.address, data=data)
     assert here.end() == "" and there.end() == ""  # the daemon lists again
     assert rows(here.ledger) == rows(there.ledger) and len(rows(there.ledger)) == 95
+
+
+# ---- looking at it -----------------------------------------------------------------------------
+
+
+def test_what_jobs_and_engine_say(serve, client, binary):
+    daemon = serve("--cache", "64M")
+    feed = client("--engine", daemon.address, "--epochs", 4, "--step-ms", 5, "--sampling", "opportunistic", "--order", "ready",
+                  "--group", "sweep")
+    daemon.until(lambda jobs: any(job.get("samples", 0) > 96 for job in jobs))
+    (job,) = daemon.jobs()
+    assert (job["sampling"], job["group"], job["order"]) == ("opportunistic", "sweep", "ready")
+    assert job["preparations"] >= 96 and set(job["hits"]) == {"encoded", "decoded", "augmented"}
+    cache = daemon.cache()
+    assert set(cache["forms"]) == {"encoded", "decoded", "augmented"} and cache["evictions"] >= 0
+    held = sum(form["entries"] for form in cache["forms"].values())
+    assert held > 0 and 0 < sum(form["bytes"] for form in cache["forms"].values()) <= cache["taken_bytes"] <= 64 << 20
+    shown = subprocess.run([binary, "jobs", "--socket", str(daemon.dir)], capture_output=True, text=True, check=True).stdout
+    assert shown.splitlines()[0].split()[6:11] == ["work", "prepared", "encoded", "decoded", "augmented"]
+    assert shown.splitlines()[1].split()[7] == "shared"
+    daemon.fsck()
+    assert feed.end() == ""
+
+
+def fsck(binary, path, *args):
+    return subprocess.run([binary, "fsck", "--socket", str(path), *args], capture_output=True, text=True, timeout=60)
+
+
+def test_fsck_answers(serve, binary, tmp_path):
+    daemon = serve()  # without a cache there is nothing to be wrong
+    daemon.fsck()
+    assert json.loads(fsck(binary, daemon.dir, "--json").stdout) == {"wrong": 0, "lines": []}
+    done = fsck(binary, tmp_path)
+    assert done.returncode == 1 and done.stdout == "" and "nobody serves" in done.stderr
+
+
+def test_fsck_tells_what_is_wrong(binary, tmp_path):
+    """A daemon whose books are wrong: what it would say, from a socket of our own."""
+    body = json.dumps({"wrong": 2, "lines": ["cache: one", "sharing: two"]}).encode()
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "control.sock"))
+        listener.listen()
+
+        def answer():
+            for _ in range(2):
+                peer, _ = listener.accept()
+                with peer:
+                    assert peer.recv(4096).startswith(b"GET /v1/check ")
+                    peer.sendall(b"HTTP/1.0 200 OK\r\n\r\n" + body)
+
+        thread = threading.Thread(target=answer, daemon=True)
+        thread.start()
+        done = fsck(binary, tmp_path)
+        assert done.returncode == 1 and done.stdout == "cache: one\nsharing: two\n" and "2 things do not agree" in done.stderr
+        done = fsck(binary, tmp_path, "--json")
+        assert done.returncode == 1 and json.loads(done.stdout)["wrong"] == 2
+        thread.join(60)
