@@ -731,6 +731,8 @@ typedef struct pst_server_options {
     int idle_exit_s;     /* ends by itself when nobody was connected for so long (0 = never) */
     uint64_t client_cap; /* bytes beyond its ring that one client may hold (0 = a sixteenth of the
                             budget, at most 256 MiB) */
+    int lifeline; /* a descriptor, of a pipe or socket: pst_server_run returns when whoever has the
+                     other end closes it or is gone; stays the caller's (-1 = none) */
 } pst_server_options;
 
 PST_API void pst_server_options_init(pst_server_options *opts);

@@ -148,6 +148,9 @@ PyObject *pyp_files_same(PyObject *self, PyObject *args);
 
 /* custom.c, source.c: datasets that a Python object reads for */
 PyObject *pyp_custom_dataset(PyObject *module, PyObject *args, PyObject *kwargs);
+/* serve.c */
+PyObject *pyp_serve(PyObject *module, PyObject *args, PyObject *kwargs);
+PyObject *pyp_served_dir(PyObject *module, PyObject *unused);
 /* "Type: text (file:line)" into err's message. */
 void pyp_exception_text(PyObject *exc, PyObject *trace, pst_error *err);
 /* As pyp_raise; where the source's code is the reason, from the exception it raised. source may be

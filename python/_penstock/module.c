@@ -259,6 +259,11 @@ static PyMethodDef module_methods[] = {
     {"files", (PyCFunction)(void (*)(void))pyp_files_dataset, METH_VARARGS | METH_KEYWORDS,
      "files(paths, labels=None, classes=None, root=None) -> Dataset of these pictures, in this "
      "order"},
+    {"serve", (PyCFunction)(void (*)(void))pyp_serve, METH_VARARGS | METH_KEYWORDS,
+     "serve(dir, *, lifeline, ready, workers, memory, cache, forms) -> None, once whoever has the "
+     "other end of lifeline is gone"},
+    {"served_dir", pyp_served_dir, METH_NOARGS,
+     "served_dir() -> the directory of this user's daemon, if there is one"},
     {"trim", module_trim, METH_NOARGS,
      "trim() -> None. Gives memory that was freed back to the system, where the C library can."},
     {"_end", pyp_sources_end, METH_NOARGS, "Called when the interpreter ends."},

@@ -19,6 +19,10 @@ def show() -> int:
 
 
 def main() -> int:
+    if sys.argv[1:2] == ["_serve"]:  # the child of a local rank 0
+        from ._local import serve_ranks
+
+        return serve_ranks(sys.argv[2])
     about = "Without a command: the version, and what the settings become on this machine."
     parser = argparse.ArgumentParser(prog="python -m penstock", description=about)
     parser.add_argument("--version", action="version", version=f"penstock {__version__}")

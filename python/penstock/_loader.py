@@ -44,8 +44,9 @@ class Loader:
     on_error: "raise", "skip:N", "retry:N" or "skip:N,retry:M".
 
     engine: an Engine to share with other loaders, or where one is served: "unix:DIR" for the `penstock serve` of that
-    directory, "auto" for this user's if one runs. Else one is made with `workers`, `memory` and `cache`, which also hold when
-    a served one is gone and the loader goes on by itself.
+    directory, "auto" for this user's if one runs; if none runs, the ranks of this machine share one that local rank 0 starts
+    and that ends with it. Else one is made with `workers`, `memory` and `cache`, which also hold when a served one is gone
+    and the loader goes on by itself; one that ranks share has as much for each of them.
     workers: threads (0 = one per core, less one for the trainer; ranks of one machine share the cores).
     memory: bytes or "8G" for everything (0 = chosen here). cache: of these, for samples kept in memory: bytes, "16G", "auto" (what
     the rest leaves; the default) or 0. A cache of some size without memory= brings its own. forms: the most that encoded,
@@ -145,16 +146,29 @@ class Loader:
         forms: Sequence[float] | None,
         address: str | None,
     ) -> Engine:
-        """Ranks of one machine take equal shares of it unless told how much."""
-        size, local = as_bytes(memory, "memory"), self.ranks.local
+        """Ranks of one machine take equal shares of it unless told how much; "auto" gives them one engine for all of it."""
+        size, local, kept = as_bytes(memory, "memory"), self.ranks.local, cache_bytes(cache)
+        together = {
+            "workers": workers * local,
+            "memory": size * local,
+            "cache": kept if kept == AUTO else kept * local,
+            "forms": as_forms(forms),
+        }
         if local > 1 and not (workers and size):
             whole = _penstock.settings()
             workers = workers or max(1, whole["cpus"] // local)
-            kept = cache_bytes(cache)
             if not size and kept != AUTO:  # each brings its own cache; together they must fit
                 _penstock.settings(memory=0, cache=kept * local)
             size = size or max(64 << 20, whole["memory"] // local) + (0 if kept == AUTO else kept)
-        return Engine(workers, size, cache_bytes(cache), forms=as_forms(forms), address=address)
+
+        def share(where: str | None) -> Engine:
+            return Engine(workers, size, kept, forms=as_forms(forms), address=where)
+
+        if local > 1 and address == "auto":
+            from ._local import shared_engine
+
+            return shared_engine(self.ranks, share, together)
+        return share(address)
 
     def _open(self) -> None:
         self._job = _penstock.Job(self.engine, self.dataset.raw, self.pipeline.text, self.batch_size, **self._options)

@@ -31,6 +31,13 @@ def find_ranks(rank: int | None, world: int | None) -> Ranks:
     return found or Ranks(0, 1, 1, "one process")
 
 
+def local_rank(ranks: Ranks) -> int | None:
+    """Which of this machine's ranks this one is, if that can be known."""
+    if "LOCAL_RANK" in os.environ:
+        return _number("LOCAL_RANK")
+    return ranks.rank if ranks.local == ranks.world else None
+
+
 def _from_torch() -> Ranks | None:
     """torch.distributed, if the program has set it up; torch is not imported for this."""
     distributed = getattr(sys.modules.get("torch"), "distributed", None)

@@ -116,6 +116,8 @@ static void on_event(pst_server *s, const struct epoll_event *ev)
     conn *c = ev->data.ptr;
     if (ev->data.ptr == &s->listener) {
         accept_all(s);
+    } else if (ev->data.ptr == &s->lifeline) {
+        atomic_store(&s->stop, true);
     } else if (ev->data.ptr == &s->event) {
         const ssize_t n = read(s->event, &count, sizeof count);
         (void)n;
@@ -175,6 +177,7 @@ void pst_server_options_init(pst_server_options *opts)
     memset(opts, 0, sizeof *opts);
     opts->size = sizeof *opts;
     pst_engine_options_init(&opts->engine);
+    opts->lifeline = -1;
 }
 
 static int copy_allowed(pst_server *s, const pst_server_options *o, pst_error *err)
@@ -208,7 +211,8 @@ static int start_loop(pst_server *s, pst_error *err)
     s->event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     s->epoll = epoll_create1(EPOLL_CLOEXEC);
     if (s->event < 0 || s->epoll < 0 || watch_new(s, s->event, &s->event) < 0 ||
-        watch_new(s, s->listener, &s->listener) < 0)
+        watch_new(s, s->listener, &s->listener) < 0 ||
+        (s->lifeline >= 0 && watch_new(s, s->lifeline, &s->lifeline) < 0))
         return psti_fail(err, -errno, "serve", NULL, "the sockets cannot be waited for: %s",
                          pst_strerror(-errno));
     return 0;
@@ -218,6 +222,7 @@ static int start(pst_server *s, const pst_server_options *o, pst_error *err)
 {
     const bool others = o->allow_count > 0;
     s->idle_exit_s = o->idle_exit_s;
+    s->lifeline = o->lifeline;
     if (where_find(o->dir, s->dir) < 0)
         return psti_fail(err, -EINVAL, "serve", o->dir, "the directory's name is too long");
     int rc = copy_allowed(s, o, err);
@@ -246,7 +251,7 @@ int pst_server_open(const pst_server_options *opts, pst_server **out, pst_error 
     pst_server *s = psti_calloc(PSTI_MEM_SERVE, 1, sizeof *s);
     if (!s)
         return psti_fail(err, -ENOMEM, "serve", NULL, "out of memory");
-    s->listener = s->epoll = s->event = -1;
+    s->listener = s->epoll = s->event = s->lifeline = -1;
     s->at = (where){-1, -1};
     s->started_ns = psti_now_ns();
     s->next_id = 1;

@@ -169,6 +169,7 @@ struct pst_server {
     char dir[WHERE_BYTES];
     where at;
     int listener, epoll, event; /* event: an eventfd that wakes the loop */
+    int lifeline;               /* the caller's: its end is ours; -1 = none */
     pst_engine *engine;
     pst_settings settings;
     shelf shelf;
