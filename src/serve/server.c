@@ -225,7 +225,12 @@ static int start(pst_server *s, const pst_server_options *o, pst_error *err)
     s->lifeline = o->lifeline;
     if (where_find(o->dir, s->dir) < 0)
         return psti_fail(err, -EINVAL, "serve", o->dir, "the directory's name is too long");
-    int rc = copy_allowed(s, o, err);
+    pst_engine_options options = o->engine;
+    options.address = NULL;
+    int rc =
+        pst_settings_resolve(&options, &s->settings, err); /* refused before anything is taken */
+    if (rc == 0)
+        rc = copy_allowed(s, o, err);
     if (rc == 0)
         rc = where_take(s->dir, others, &s->at, err);
     if (rc == 0)

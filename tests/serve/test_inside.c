@@ -13,6 +13,7 @@
 #include "check.h"
 #include "core/memory.h"
 #include "engine/engine_kit.h"
+#include "serve/server.h"
 
 enum { IMAGES = 120, BATCH = 8, CLIENTS = 4 };
 static const int64_t patience = 60000000000;
@@ -33,12 +34,14 @@ static void *serve(void *arg)
     return NULL;
 }
 
-static void start(daemon_thread *d)
+static void start_with(daemon_thread *d, uint64_t cache, const double forms[3])
 {
     pst_server_options o;
     pst_error err = {0};
     pst_server_options_init(&o);
     o.dir = place;
+    o.engine.cache_bytes = cache;
+    memcpy(o.engine.forms, forms, sizeof o.engine.forms);
     o.engine.workers = 2;
     o.engine.memory_bytes = 64u << 20;
     o.client_cap = 1u << 20;
@@ -47,6 +50,12 @@ static void start(daemon_thread *d)
         exit(1);
     }
     CHECK(pthread_create(&d->thread, NULL, serve, d->server) == 0);
+}
+
+static void start(daemon_thread *d)
+{
+    static const double as_it_pays[3];
+    start_with(d, 0, as_it_pays);
 }
 
 static void stop(daemon_thread *d)
@@ -258,6 +267,77 @@ static void daemon_ends_in_mid_epoch(void)
     }
 }
 
+/* ---- the cache is lost ----------------------------------------------------------------------- */
+
+/* What was in it. */
+static uint64_t lose_cache(daemon_thread *d)
+{
+    psti_cache *cache = psti_engine_cache(d->server->engine);
+    psti_cache_stats s;
+    psti_cache_stats_get(cache, &s);
+    psti_cache_clear(cache);
+    return s.entries;
+}
+
+static bool each_once(ledger *l, uint64_t epochs)
+{
+    ledger_sort(l);
+    bool once = l->count == epochs * IMAGES;
+    for (size_t i = 0; once && i < l->count; i++)
+        once = l->at[i].epoch == i / IMAGES && l->at[i].id == (int64_t)(i % IMAGES);
+    return once;
+}
+
+typedef struct loss {
+    double forms[3];
+    int order, sampling;
+} loss;
+
+/* All of it, after every batch, with two jobs on it. */
+static void lose_it_all_the_time(const loss *how)
+{
+    enum { JOBS = 2, EPOCHS = 3 };
+    daemon_thread d;
+    ledger alone = {0}, lines[JOBS] = {0};
+    pst_job *job[JOBS];
+    pst_job_options o = options(how->order, EPOCHS);
+    uint64_t lost = 0;
+    embedded(&o, &alone);
+    o.sampling = how->sampling;
+    start_with(&d, 16u << 20, how->forms);
+    pst_engine *engine = client();
+    for (int j = 0; j < JOBS; j++)
+        job[j] = kit_job(engine, data, &o);
+    for (size_t count = 0; count < EPOCHS * IMAGES; count += BATCH) {
+        for (int j = 0; j < JOBS; j++)
+            CHECK(kit_collect(job[j], 0, 2, 1, &lines[j]) == 0);
+        lost += lose_cache(&d);
+    }
+    CHECKF(lost > 0, "order %d, sampling %d", how->order, how->sampling);
+    CHECK(pst_engine_check(d.server->engine, NULL) == 0);
+    for (int j = 0; j < JOBS; j++) {
+        CHECK(how->sampling ? each_once(&lines[j], EPOCHS) : same(&alone, &lines[j], how->order));
+        pst_job_close(job[j]);
+        ledger_free(&lines[j]);
+    }
+    pst_engine_free(engine);
+    stop(&d);
+    ledger_free(&alone);
+}
+
+static void cache_lost_in_mid_epoch(void)
+{
+    static const loss cases[] = {
+        {{0, 1, 0}, PST_ORDER_STRICT, PST_SAMPLING_PLAIN},
+        {{1, 0, 0}, PST_ORDER_STRICT, PST_SAMPLING_PLAIN},
+        {{0, 1, 0}, PST_ORDER_READY, PST_SAMPLING_PLAIN},
+        {{0, 0, 1}, PST_ORDER_READY, PST_SAMPLING_OPPORTUNISTIC},
+        {{0}, PST_ORDER_READY, PST_SAMPLING_OPPORTUNISTIC},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        lose_it_all_the_time(&cases[i]);
+}
+
 /* Neither side may crash, leak or hang, whatever fails on either. */
 static void allocations_fail(void)
 {
@@ -308,6 +388,7 @@ int main(void)
     RUN(kept_and_released_elsewhere);
     RUN(restarts);
     RUN(daemon_ends_in_mid_epoch);
+    RUN(cache_lost_in_mid_epoch);
     RUN(allocations_fail);
     pst_dataset_close(data);
     kit_remove(place);

@@ -190,6 +190,25 @@ def test_changed_files_go_on_embedded(serve, client, binary, photos, tmp_path):
     assert rows(here.ledger) == rows(there.ledger) and len(rows(there.ledger)) == 95
 
 
+def test_a_budget_above_the_limit_is_refused(binary, environment, tmp_path):
+    """Before anything is taken: there is not even a directory."""
+    root, place = tmp_path / "machine", tmp_path / "place"
+    for name, text in {"cpus": "2\n", "proc/meminfo": "MemTotal: 8388608 kB\n", "proc/self/cgroup": "0::/pod\n",
+                       "sys/fs/cgroup/pod/memory.max": f"{1 << 30}\n"}.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+    env = {**environment, "PENSTOCK_QUOTA_ROOT": str(root)}
+    for args in ("--memory", "1025M"), ("--cache", "1G"), ("--memory", "1G", "--cache", "1G"):
+        done = subprocess.run([binary, "serve", "--socket", str(place), *args], capture_output=True, text=True, env=env, timeout=60)
+        assert done.returncode == 1 and done.stdout == "" and len(done.stderr.splitlines()) == 1, done
+        assert "MiB" in done.stderr and not place.exists(), done
+    child = subprocess.Popen([binary, "serve", "--socket", str(place), "--memory", "1G"], env=env, stdout=subprocess.PIPE)
+    assert child.stdout.readline().startswith(b"serving ")
+    child.terminate()
+    assert child.wait(60) == 0
+    child.stdout.close()
+
+
 # ---- looking at it -----------------------------------------------------------------------------
 
 
