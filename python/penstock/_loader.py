@@ -44,9 +44,9 @@ class Loader:
     on_error: "raise", "skip:N", "retry:N" or "skip:N,retry:M".
 
     engine: an Engine to share with other loaders, or where one is served: "unix:DIR" for the `penstock serve` of that
-    directory, "auto" for this user's if one runs; if none runs, the ranks of this machine share one that local rank 0 starts
-    and that ends with it. Else one is made with `workers`, `memory` and `cache`, which also hold when a served one is gone
-    and the loader goes on by itself; one that ranks share has as much for each of them.
+    directory, "auto" for this user's if one runs; if none runs, the ranks of this machine share one that local rank 0
+    starts and that ends with it. Else one is made with `workers`, `memory` and `cache`, which also hold when a served one
+    is gone and the loader goes on by itself; one that ranks share has as much for each of them.
     workers: threads (0 = one per core, less one for the trainer; ranks of one machine share the cores).
     memory: bytes or "8G" for everything (0 = chosen here). cache: of these, for samples kept in memory: bytes, "16G", "auto" (what
     the rest leaves; the default) or 0. A cache of some size without memory= brings its own. forms: the most that encoded,
@@ -146,7 +146,7 @@ class Loader:
         forms: Sequence[float] | None,
         address: str | None,
     ) -> Engine:
-        """Ranks of one machine take equal shares of it unless told how much; "auto" gives them one engine for all of it."""
+        """Ranks of one machine take equal shares of it unless told how much; "auto" gives them one engine for all."""
         size, local, kept = as_bytes(memory, "memory"), self.ranks.local, cache_bytes(cache)
         together = {
             "workers": workers * local,

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """One engine for the ranks of one machine, with ``engine="auto"``.
 
-Local rank 0 starts a daemon as its child, which ends when rank 0 does: the child's standard input is a pipe whose other end the
-kernel closes. The others join it in a directory whose name all of them can tell. They wait for it at a named pipe in there,
-which rank 0 makes readable once the daemon serves, or has failed to. Whoever cannot join takes a share of the machine.
+Local rank 0 starts a daemon as its child, which ends when rank 0 does: the child's standard input is a pipe whose other
+end the kernel closes. The others join it in a directory whose name all of them can tell. They wait for it at a named pipe
+in there, which rank 0 makes readable once the daemon serves, or has failed to. Whoever cannot join takes a share of the
+machine.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _told: list[int] = []  # named pipes: a byte is in there as long as somebody has
 def shared_engine(ranks: Ranks, share: Callable[[str | None], Engine], options: dict[str, Any]) -> Engine:
     """An engine that this machine's ranks share, with its `options`; else share(None), after one line that says so.
 
-    share(address) makes an Engine at the address with this rank's own share of the machine for when it has to go on alone.
+    share(address) makes an Engine at the address, with this rank's own share of the machine for when it goes on alone.
     """
     usual = served_dir()
     if _is_mine(usual):
@@ -40,11 +41,8 @@ def shared_engine(ranks: Ranks, share: Callable[[str | None], Engine], options: 
     try:
         return _join(ranks, share, options)
     except (OSError, Error) as failure:
-        print(
-            f"penstock: the ranks of this machine do not share an engine: {failure}; each takes its share of the machine",
-            file=sys.stderr,
-            flush=True,
-        )
+        why = f"the ranks of this machine do not share an engine: {failure}; each takes its share of the machine"
+        print(f"penstock: {why}", file=sys.stderr, flush=True)
     return share(None)
 
 
@@ -69,7 +67,8 @@ def _join(ranks: Ranks, share: Callable[[str | None], Engine], options: dict[str
 
 def _place() -> str:
     """The same for the ranks of one run on this machine, and another one for everybody else."""
-    names = ("MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT", "SLURM_JOB_ID", "SLURM_STEP_ID")
+    torch = ("MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT")
+    names = (*torch, "SLURM_JOB_ID", "SLURM_STEP_ID")
     said = [f"{name}={os.environ.get(name, '')}" for name in names]
     if not os.environ.get("MASTER_PORT") and not os.environ.get("SLURM_JOB_ID"):
         said.append(f"parent={os.getppid()}")

@@ -35,7 +35,7 @@ def make_pictures(path):
 
 
 def memory(pid):
-    """What is the process's own, pages of files aside, which the kernel takes back when it needs them; and the peak with them."""
+    """What is the process's own, without pages of files, which the kernel can take back; and the peak with them."""
     with open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as handle:
         found = dict(FIELD.findall(handle.read()))
     return (int(found["RssAnon"]) + int(found["RssShmem"])) << 10, int(found["VmHWM"]) << 10
@@ -74,8 +74,9 @@ def test_churn(serve, client, tmp_path, capsys):
     daemon.fsck()
     engine = daemon.get("/v1/engine")
     with capsys.disabled():
-        print(f"\n{began} jobs, {refused} refused, in {SECONDS:.0f} s: budget {BUDGET >> 20} MiB, seen {most / 2**20:.1f} MiB, with pages of files "
-              f"{memory(daemon.child.pid)[1] / 2**20:.1f} MiB; by its own count {engine['peak_bytes'] / 2**20:.1f} MiB")
+        print(f"\n{began} jobs, {refused} refused, in {SECONDS:.0f} s: budget {BUDGET >> 20} MiB, seen {most / 2**20:.1f} MiB, "
+              f"with pages of files {memory(daemon.child.pid)[1] / 2**20:.1f} MiB; by its own count "
+              f"{engine['peak_bytes'] / 2**20:.1f} MiB")
     assert engine["peak_bytes"] <= BUDGET and refused < began / 2
     assert most <= 1.01 * BUDGET
     assert most > 0.5 * BUDGET, "the budget was never under pressure"

@@ -89,7 +89,8 @@ def test_one_engine_for_all(ranks):
     assert all(one["served"] for one in told)
     (daemon,) = children(four[0].child.pid)
     assert [children(rank.child.pid) for rank in four[1:]] == [[], [], []]
-    workers = [name for pid in [daemon, *(rank.child.pid for rank in four)] for name in threads(pid) if name.startswith("pst-work")]
+    pids = [daemon, *(rank.child.pid for rank in four)]
+    workers = [name for pid in pids for name in threads(pid) if name.startswith("pst-work")]
     assert 1 <= len(workers) <= 1.1 * penstock.settings()["cpus"], workers
     for rank in four:
         rank.go()
