@@ -236,7 +236,7 @@ def fsck(binary, path, *args):
 
 
 def test_fsck_answers(serve, binary, tmp_path):
-    daemon = serve()  # without a cache there is nothing to be wrong
+    daemon = serve("--cache", 0)  # without a cache there is nothing to be wrong
     daemon.fsck()
     assert json.loads(fsck(binary, daemon.dir, "--json").stdout) == {"wrong": 0, "lines": []}
     done = fsck(binary, tmp_path)
