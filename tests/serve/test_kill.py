@@ -12,8 +12,13 @@ CLIENTS = int(os.environ.get("PENSTOCK_KILLS_CLIENT", "20"))
 DAEMONS = int(os.environ.get("PENSTOCK_KILLS_DAEMON", "10"))
 
 
-def steady(order):
-    return ("--order", order, "--epochs", 3, "--step-ms", 2)
+def steady(order, step_ms=2):
+    return ("--order", order, "--epochs", 3, "--step-ms", step_ms)
+
+
+def slow(order):
+    """Still there when something is to happen to it, whatever else the machine does."""
+    return steady(order, 20)
 
 
 @pytest.fixture
@@ -73,27 +78,27 @@ def test_daemon_killed_in_mid_epoch(serve, client, expected, order):
     dice = random.Random(12)
     for _ in range((DAEMONS + 1) // 2):
         daemon = serve()
-        feeds = [client("--engine", daemon.address, *steady(order), "--rank", f"{rank}/2") for rank in range(2)]
+        feeds = [client("--engine", daemon.address, *slow(order), "--rank", f"{rank}/2") for rank in range(2)]
         daemon.until(lambda jobs: sum(job.get("batches", 0) > 0 for job in jobs) == 2)
         time.sleep(dice.uniform(0, 0.2))  # the random moment itself
         daemon.kill()
         for rank, feed in enumerate(feeds):
             said = feed.end()
             assert len(said.splitlines()) == 1 and said.count("is gone") == 1, said
-            check(feed, expected(*steady(order), "--rank", f"{rank}/2"), order)
+            check(feed, expected(*slow(order), "--rank", f"{rank}/2"), order)
 
 
 def test_state_after_the_daemon_died(serve, client, expected, tmp_path):
     for order in "strict", "ready":
         daemon = serve()
         state = tmp_path / f"state-{order}"
-        feed = client("--engine", daemon.address, *steady(order), "--max-batches", 20, "--save-state", state)
+        feed = client("--engine", daemon.address, *slow(order), "--max-batches", 20, "--save-state", state)
         daemon.until(lambda jobs: any(job.get("batches", 0) > 3 for job in jobs))
         daemon.kill()
         assert feed.end().count("is gone") == 1
-        rest = client("--engine", "embedded", *steady(order), "--load-state", state)
+        rest = client("--engine", "embedded", *slow(order), "--load-state", state)
         rest.end()
-        whole = expected(*steady(order))
+        whole = expected(*slow(order))
         assert multiset(feed.ledger) + multiset(rest.ledger) == multiset(whole)
         if order == "strict":
             assert rows(feed.ledger) + rows(rest.ledger) == rows(whole)
@@ -101,7 +106,7 @@ def test_state_after_the_daemon_died(serve, client, expected, tmp_path):
 
 def test_stopped_client_stalls_nobody(serve, client, expected):
     daemon = serve()
-    stopped = client("--engine", daemon.address, *steady("strict"))
+    stopped = client("--engine", daemon.address, *slow("strict"))
     daemon.until(lambda jobs: any(job.get("batches", 0) > 2 for job in jobs))
     os.kill(stopped.child.pid, 19)
     other = client("--engine", daemon.address, *steady("strict"))
@@ -109,4 +114,4 @@ def test_stopped_client_stalls_nobody(serve, client, expected):
     check(other, expected(*steady("strict")), "strict")
     os.kill(stopped.child.pid, 18)
     assert stopped.end() == ""
-    check(stopped, expected(*steady("strict")), "strict")
+    check(stopped, expected(*slow("strict")), "strict")

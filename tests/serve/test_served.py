@@ -214,7 +214,7 @@ def test_a_budget_above_the_limit_is_refused(binary, environment, tmp_path):
 
 def test_what_jobs_and_engine_say(serve, client, binary):
     daemon = serve("--cache", "64M")
-    feed = client("--engine", daemon.address, "--epochs", 4, "--step-ms", 5, "--sampling", "opportunistic", "--order", "ready",
+    feed = client("--engine", daemon.address, "--epochs", 12, "--step-ms", 10, "--sampling", "opportunistic", "--order", "ready",
                   "--group", "sweep")
     daemon.until(lambda jobs: any(job.get("samples", 0) > 96 for job in jobs))
     (job,) = daemon.jobs()

@@ -90,7 +90,7 @@ def test_daemon_killed_in_mid_epoch(serve, client):
     dice = random.Random(23)
     for _ in range(DAEMONS):
         daemon = serve("--cache", "2M")
-        feeds = [client(*shared(daemon, ms)) for ms in (4, 8)]
+        feeds = [client(*shared(daemon, ms)) for ms in (20, 30)]
         daemon.until(lambda jobs: sum(job.get("batches", 0) > 0 for job in jobs) == 2)
         time.sleep(dice.uniform(0, 0.1))  # the random moment itself
         daemon.kill()
