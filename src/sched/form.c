@@ -210,8 +210,8 @@ static psti_cache_entry *reserve(worker *w, const task *t)
                                         .count = psti_plan_decoded_pictures(t->feed->spec.plan)};
     for (int p = 0; p < content.count; p++)
         pictures[p] = psti_work_decoded(w->work, p);
-    if (t->feed->keeps_encoded || !psti_cache_has_room(cache, owner, &content, 1) ||
-        !still_the_same(t))
+    if (atomic_load_explicit(&t->feed->keeps_encoded, memory_order_relaxed) ||
+        !psti_cache_has_room(cache, owner, &content, 1) || !still_the_same(t))
         return NULL;
     if (psti_work_whole(w->work, &w->kit, true, NULL) < 0 || !fits(w))
         return NULL;

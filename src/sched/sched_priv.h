@@ -236,8 +236,9 @@ struct psti_feed {
     int member;   /* of group->share */
     /* For worth.c: samples a second, seconds a sample takes from each form, bytes of a form. */
     double rate, from_encoded_s, from_decoded_s, made_decoded_s, encoded_bytes;
-    bool
-        keeps_encoded; /* of the two forms that last, the stored bytes are the better use of room */
+    /* Of the two forms that last, the stored bytes are the better use of room. Workers look at it
+     * without the lock: a hint, any value will do. */
+    atomic_bool keeps_encoded;
     _Atomic double decoded_bytes; /* of the last one made; written by workers, a hint */
     uint64_t rate_since_ns, rate_since_samples;
     layout layout;

@@ -96,9 +96,10 @@ static void choose_form_locked(const psti_pool *pool, psti_feed *feed)
     const double price = psti_cache_floor(pool->cache);
     const double stored = feed->encoded_bytes;
     const double decoded = decoded_bytes(feed);
-    feed->keeps_encoded = feed->encoded && psti_cache_owner_wanted(feed->encoded) &&
-                          uses(feed) * worth(pool, stored, 0) - price * stored >
-                              uses(feed) * decoded_saves(pool, feed) - price * decoded;
+    const bool better = feed->encoded && psti_cache_owner_wanted(feed->encoded) &&
+                        uses(feed) * worth(pool, stored, 0) - price * stored >
+                            uses(feed) * decoded_saves(pool, feed) - price * decoded;
+    atomic_store_explicit(&feed->keeps_encoded, better, memory_order_relaxed);
 }
 
 static void value_encoded_locked(psti_pool *pool, psti_feed *feed)
