@@ -18,14 +18,24 @@ struct group {
     psti_cache_owner *owner;
     int users;
     double made_s, bytes; /* of a preparation and of its entry, running means */
+    double rate;          /* deliveries a second to all its feeds; 0 = not known yet */
 };
 
 /* ---- joining and leaving --------------------------------------------------------------------- */
 
+/* The share counts rates in deliveries per delivery to the group, which it sees exactly. By the
+ * clock they are known to some ten percent only, over a second or so, and jobs at the same pace
+ * would be taken for jobs that drift apart. The clock gives what all of them get together: the
+ * scale on which entries stand beside those of other owners. */
+static double a_second(const group *g, double uses)
+{
+    return g->rate > 0 ? g->rate * uses : uses;
+}
+
 static double weight_of(void *user, const psti_cache_entry *entry)
 {
     const group *g = user;
-    return psti_share_value(g->share, (uint32_t)psti_cache_note(entry));
+    return a_second(g, psti_share_value(g->share, (uint32_t)psti_cache_note(entry)));
 }
 
 static void evicted(void *user, psti_cache_entry *entry)
@@ -360,7 +370,7 @@ void group_offer(worker *w, task *t)
         return;
     psti_cache_lock(cache);
     running_mean(&g->made_s, 1e-9 * (double)(t->took_ns + t->read_ns));
-    const double worth = psti_share_wanted(g->share, &t->pick);
+    const double worth = a_second(g, psti_share_wanted(g->share, &t->pick));
     if (g->bytes > 0)
         psti_cache_owner_value(g->owner, g->made_s / g->bytes);
     psti_cache_unlock(cache);
@@ -388,14 +398,16 @@ void group_end(task *t)
     t->pick.kind = PSTI_SHARE_NONE;
 }
 
-void group_rate_locked(psti_feed *feed)
+void group_rates_locked(const psti_pool *pool)
 {
-    psti_cache *cache = feed->pool->cache;
-    if (!feed->group)
-        return;
-    psti_cache_lock(cache);
-    psti_share_rate(feed->group->share, feed->member, feed->rate);
-    psti_cache_unlock(cache);
+    for (group *g = pool->groups; g; g = g->next) {
+        double rate = 0;
+        for (const psti_feed *f = pool->feeds; f; f = f->next)
+            rate += f->group == g ? f->rate : 0;
+        psti_cache_lock(pool->cache);
+        g->rate = rate;
+        psti_cache_unlock(pool->cache);
+    }
 }
 
 uint64_t group_targets_locked(const psti_pool *pool)

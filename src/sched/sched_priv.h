@@ -477,13 +477,13 @@ void group_leave_locked(psti_feed *feed);
 int group_epoch_locked(run *r); /* the run's epoch begins */
 /* The feed goes on from a state: it may have consumed what is there now. */
 int group_return_locked(psti_feed *feed, pst_error *err);
-bool group_pick_locked(run *r);          /* chooses what is sent out next; false: not now */
-void group_unpick_locked(run *r);        /* what was chosen will not be sent out */
-void group_aim_locked(task *t);          /* the task takes what was chosen */
-psti_rng_key group_key(const task *t);   /* of the draws of a shared preparation */
-void group_offer(worker *w, task *t);    /* what was prepared, to the others */
-void group_end(task *t);                 /* a preparation that was not offered comes to nothing */
-void group_rate_locked(psti_feed *feed); /* tells the group how fast the feed takes samples */
+bool group_pick_locked(run *r);        /* chooses what is sent out next; false: not now */
+void group_unpick_locked(run *r);      /* what was chosen will not be sent out */
+void group_aim_locked(task *t);        /* the task takes what was chosen */
+psti_rng_key group_key(const task *t); /* of the draws of a shared preparation */
+void group_offer(worker *w, task *t);  /* what was prepared, to the others */
+void group_end(task *t);               /* a preparation that was not offered comes to nothing */
+void group_rates_locked(const psti_pool *pool); /* how much each group takes a second */
 
 /* worth.c */
 static inline void running_mean(double *of, double value)

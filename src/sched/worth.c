@@ -181,12 +181,12 @@ void worth_update_locked(psti_pool *pool)
         if (!feed->started)
             continue;
         measure_rate_locked(feed, now);
-        group_rate_locked(feed);
         if (feed->decoded)
             value_decoded_locked(pool, feed);
         if (feed->encoded)
             value_encoded_locked(pool, feed);
         choose_form_locked(pool, feed);
     }
+    group_rates_locked(pool);
     psti_cache_target(pool->cache, group_targets_locked(pool));
 }
