@@ -6,7 +6,7 @@ Workers are persistent and the sampler never ends, so there is no start-up and n
 `run SECONDS` on standard input gives one measurement as a JSON line: batches are taken and dropped until that many seconds
 have passed, after as many as could have been prepared ahead. Between measurements bench/run.py stops the whole session.
 
-    torch_loader.py --data DIR --workers N [--decode pil|io] [--prefetch P] [--batch B]
+    torch_loader.py --data DIR --workers N [--decode pil|io] [--prefetch P] [--batch B] [--warm BATCHES]
 """
 import argparse
 import json
@@ -110,6 +110,7 @@ def main():
     parser.add_argument("--decode", choices=["pil", "io"], default="pil")
     parser.add_argument("--prefetch", type=int, default=4)
     parser.add_argument("--batch", type=int, default=64)
+    parser.add_argument("--warm", type=int, default=0, help="batches before the first measurement (0 = an epoch)")
     args = parser.parse_args()
     torch.set_num_threads(1)
     torch.manual_seed(1)
@@ -119,7 +120,7 @@ def main():
         prefetch_factor=args.prefetch, persistent_workers=True)
     batches = iter(loader)
     ahead = args.prefetch * args.workers + args.workers
-    warm = -(-len(data) // args.batch)
+    warm = args.warm or -(-len(data) // args.batch)
     for _ in range(warm):
         next(batches)
     print(json.dumps({"ready": True, "torch": torch.__version__, "torchvision": torchvision.__version__}), flush=True)
