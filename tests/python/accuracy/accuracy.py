@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""Nets trained through Penstock, in strict and in ready order, against nets trained through torch's DataLoader, on
-pictures whose preparation cost depends on the class.
+"""Nets trained through Penstock, in strict order, in ready order and beside jobs that share preparations, against nets
+trained through torch's DataLoader, on pictures whose preparation cost depends on the class.
 
     tests/python/accuracy/accuracy.py [--seeds 5] [--most 30] [--half 0.5] [--out FILE]
 

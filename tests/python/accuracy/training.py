@@ -23,6 +23,8 @@ BATCH, EPOCHS, WORKERS = 16, 6, 2
 AVERAGED = 3  # last epochs whose weights are averaged: it takes out most of the noise of the last steps
 RATE, MOMENTUM, DECAY = 0.005, 0.9, 1e-3
 MEAN, STD = [0.5] * 3, [0.25] * 3
+SHARING = (1, 2, 5)  # rates of jobs that share
+CACHE, ENTRY_BYTES = 8 << 20, 3456  # bytes; an entry is 32 x 32 in RGB and what the cache keeps with it
 PIPELINE = "decode | resize(36) | random_crop(32) | hflip | normalize(mean=(0.5, 0.5, 0.5), std=(0.25, 0.25, 0.25))"
 
 # Starts an epoch: images, labels, and the samples' numbers where the loader tells them.
@@ -59,6 +61,54 @@ def _native(folder: pathlib.Path, seed: int, order: str) -> Iterator[Epoch]:
         Fetched(folder), PIPELINE, BATCH, seed=seed, order=order, drop_last=True, workers=WORKERS, cache=0, device="cpu"
     ) as loader:
         yield lambda: ((batch[0], batch[1].long(), batch.ids) for batch in loader)
+
+
+class _Beside:
+    """Another job of the group: takes `rate` batches for each one of the trained job's, and drops them."""
+
+    def __init__(self, loader: penstock.Loader, rate: float) -> None:
+        self.loader, self.rate, self.due, self.batches = loader, rate, 0.0, iter(loader)
+
+    def turn(self) -> None:
+        self.due += self.rate
+        while self.due >= 1.0:
+            self.due -= 1.0
+            if next(self.batches, None) is None:
+                self.batches = iter(self.loader)
+                next(self.batches)
+
+
+@contextlib.contextmanager
+def _opportunistic(folder: pathlib.Path, seed: int) -> Iterator[Epoch]:
+    """Three jobs at 1 : 2 : 5 that share preparations; the net is fed by the first, the second or the third, as the
+    seed has it. The others keep pace by deliveries. A fifth of the samples is cached, in augmented form alone."""
+    dataset = penstock.Dataset(Fetched(folder), name="pictures")
+    rates = SHARING[seed % 3 :] + SHARING[: seed % 3]
+    with contextlib.ExitStack() as stack:
+        engine = stack.enter_context(
+            penstock.Engine(workers=WORKERS, cache=CACHE, forms=(0, 0, len(dataset) // 5 * ENTRY_BYTES / CACHE))
+        )
+        trained, *others = [
+            stack.enter_context(
+                penstock.Loader(
+                    dataset, PIPELINE, BATCH, engine=engine, seed=3 * seed + number, sampling="opportunistic",
+                    drop_last=True, ready_depth=1, device="cpu",
+                )
+            )
+            for number in range(len(rates))
+        ]
+        beside = [_Beside(loader, rate / rates[0]) for loader, rate in zip(others, rates[1:])]
+
+        def epoch() -> Iterator[tuple[torch.Tensor, torch.Tensor, Any]]:
+            for batch in trained:
+                yield batch[0], batch[1].long(), batch.ids
+                for other in beside:
+                    other.turn()
+
+        yield epoch
+        figures = trained.stats()
+        if not figures["augmented_hits"]:
+            raise AssertionError("the jobs shared nothing: nothing was tested")
 
 
 @contextlib.contextmanager
@@ -112,6 +162,7 @@ def _drops_half(folder: pathlib.Path, seed: int) -> Opened:
 BASELINE = "torch"
 CHECKED: dict[str, Callable[[pathlib.Path, int], Opened]] = {
     "strict": _strict, "ready": _ready, "drop-in strict": _drop_in_strict, "drop-in ready": _drop_in_ready,
+    "opportunistic": _opportunistic,
 }
 CONTROLS = {"drops slow": _drops_slow, "drops half": _drops_half}
 LOADERS = {BASELINE: _torch, **CHECKED, **CONTROLS}
