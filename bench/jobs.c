@@ -4,6 +4,7 @@
  *
  *   jobs DATA [--jobs N] [--how shared|plain|apart] [--samples-cached SHARE] [--workers N]
  *        [--seconds S] [--skip S] [--batch B] [--pipeline TEXT] [--paces 1,2,3,5] [--forms E:D:A]
+ *        [--cache BYTES]
  *
  * Prints one line of JSON: samples a second together and of each job, CPU seconds per 1,000, how
  * many samples were prepared for each one delivered. What comes before --skip seconds does not
@@ -26,7 +27,7 @@ typedef struct setup {
     const char *data, *how, *pipeline;
     int jobs, workers, batch;
     double cached, seconds, skip, pace[JOBS_MOST], forms[3];
-    double memory;
+    double memory, cache; /* bytes; cache: in place of `cached`, if not 0 */
 } setup;
 
 typedef struct runner {
@@ -162,14 +163,15 @@ static void run(const setup *s)
         fail(&err);
     const bool apart = strcmp(s->how, "apart") == 0;
     /* An entry of 224 x 224 bytes in RGB and what goes with it. */
-    const uint64_t cache =
-        (uint64_t)(s->cached * (double)pst_dataset_count(data) * (224 * 224 * 3 + 700)) + (1 << 20);
+    const double wanted = s->cached * (double)pst_dataset_count(data) * (224 * 224 * 3 + 700);
+    const uint64_t cache = s->cache > 0 ? (uint64_t)s->cache : (uint64_t)wanted + (1 << 20);
     pst_engine *engines[JOBS_MOST] = {0};
     runner r[JOBS_MOST] = {0};
     atomic_bool stop = false;
     for (int i = 0; i < s->jobs; i++) {
         if (i == 0 || apart)
-            engines[i] = engine_of(s, apart ? s->jobs : 1, s->cached > 0 ? cache : 0);
+            engines[i] =
+                engine_of(s, apart ? s->jobs : 1, s->cached > 0 || s->cache > 0 ? cache : 0);
         r[i].job = job_of(s, engines[apart ? i : 0], data, i);
         r[i].pace = s->pace[i];
         r[i].stop = &stop;
@@ -232,6 +234,8 @@ int main(int argc, char **argv)
             s.batch = atoi(value);
         else if (strcmp(name, "--samples-cached") == 0)
             s.cached = atof(value);
+        else if (strcmp(name, "--cache") == 0)
+            s.cache = atof(value);
         else if (strcmp(name, "--seconds") == 0)
             s.seconds = atof(value);
         else if (strcmp(name, "--skip") == 0)
