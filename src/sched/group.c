@@ -414,7 +414,10 @@ uint64_t group_targets_locked(const psti_pool *pool)
 {
     uint64_t all = 0;
     for (const group *g = pool->groups; g; g = g->next) {
-        const uint64_t one = worth_plan_locked(pool, g, g->bytes);
+        psti_cache_lock(pool->cache); /* workers write it */
+        const double bytes = g->bytes;
+        psti_cache_unlock(pool->cache);
+        const uint64_t one = worth_plan_locked(pool, g, bytes);
         all = one > UINT64_MAX - all ? UINT64_MAX : all + one;
     }
     return all;
