@@ -62,7 +62,11 @@ def test_bad_samples(serve, client, photos, tmp_path):
     here = client(*EMBEDDED, "--on-error", "skip:40", "--epochs", 2, data=data)
     there = client("--engine", daemon.address, "--on-error", "skip:40", "--epochs", 2, data=data)
     here.end(), there.end()
-    assert here.ledger.read_text() == there.ledger.read_text()  # with the skipped ones, in its comments
+    embedded, served = (run.ledger.read_text().splitlines() for run in (here, there))
+    assert [line for line in embedded if line[0] != "#"] == [line for line in served if line[0] != "#"]
+    # Epochs overlap: which of its draws a bad sample was met with first is not settled, that it was met is.
+    bad = [{line.split("\t")[1] for line in lines if line.startswith("# bad")} for lines in (embedded, served)]
+    assert bad[0] == bad[1] and bad[0]
     assert there.ledger.read_text().count("\n# bad\t") == 11
     here, there = client(*EMBEDDED, data=data), client("--engine", daemon.address, data=data)
     assert here.end(1) == there.end(1)
