@@ -258,7 +258,8 @@ struct psti_feed {
     run *runs; /* the first is the one being delivered */
     int run_count;
     uint64_t next_epoch, end_epoch;
-    bool resumed, closing, started;
+    atomic_bool resumed; /* counter-like: workers read it without the lock */
+    bool closing, started;
     int64_t inflight;
     pst_error error;
 
