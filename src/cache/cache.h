@@ -74,7 +74,6 @@ typedef struct psti_cache_key {
  * nobody is making it, and nobody found it unfit. */
 psti_cache_entry *psti_cache_find(psti_cache *cache, const psti_cache_key *key, bool *open);
 void psti_cache_pin_locked(psti_cache_entry *entry);
-bool psti_cache_pinned_locked(const psti_cache_entry *entry);
 void psti_cache_unpin(psti_cache *cache, psti_cache_entry *entry);
 /* What it holds, in the order in which it was reserved; read-only. */
 const psti_decoded *psti_cache_pictures(const psti_cache_entry *entry, int *count);
@@ -110,7 +109,8 @@ void psti_cache_publish_locked(psti_cache *cache, psti_cache_entry *entry);
 void psti_cache_retire_locked(psti_cache *cache, psti_cache_entry *entry);
 /* It will never be ready: its memory is used for others. unfit: nobody reserves it again. */
 void psti_cache_abandon(psti_cache *cache, psti_cache_entry *entry, bool unfit);
-/* Whether reserving has a chance; cheap, may be wrong by what others just took. */
+/* Whether reserving has a chance, for a form that lasts; cheap, may be wrong by what others just
+ * took. */
 bool psti_cache_has_room(psti_cache *cache, const psti_cache_owner *owner,
                          const psti_cache_content *content, double weight);
 /* What was refused may be granted now: more memory, or other values. Never blocks. */

@@ -38,11 +38,6 @@ void psti_cache_pin_locked(psti_cache_entry *entry)
     entry->pins++;
 }
 
-bool psti_cache_pinned_locked(const psti_cache_entry *entry)
-{
-    return entry->pins > 0;
-}
-
 static void unpin_locked(psti_cache *cache, psti_cache_entry *entry)
 {
     if (--entry->pins == 0 && entry->state == ENTRY_DOOMED)
@@ -142,8 +137,6 @@ bool psti_cache_has_room(psti_cache *cache, const psti_cache_owner *owner,
     size_t bytes;
     if (!measure(content, &bytes))
         return false;
-    if (owner->spec.form == PSTI_AUGMENTED)
-        return true;
     return bytes < atomic_load_explicit(&cache->refused, memory_order_relaxed) ||
            density_of(owner, weight) > atomic_load_explicit(&cache->floor, memory_order_relaxed);
 }
