@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 GOOD = {"OK", "EXPECTEDFAIL"}
+SAID = 15  # lines of a failed test that are shown again at the end
 MESON = shutil.which("meson") or "meson"
 
 
@@ -75,39 +76,57 @@ def test_command(leg):
     return command + (["--wrapper", leg.wrapper] if leg.wrapper else [])
 
 
+@dataclass
+class Result:
+    """One test of one build folder."""
+    folder: str
+    name: str
+    result: str
+    said: str = ""
+
+
 def read_logs(leg):
-    """(name, result) of every test of the last run. The log's name depends on the wrapper."""
+    """The results of the last run. The log's name depends on the wrapper."""
     results = []
     for path in glob.glob(os.path.join(ROOT, leg.folder, "meson-logs", "testlog*.json")):
         with open(path, encoding="utf-8", errors="replace") as log:
             records = [json.loads(line) for line in log if line.strip()]
-        results += [(record["name"], record["result"]) for record in records]
+        results += [Result(leg.folder, record["name"], record["result"], record.get("stdout", "") + record.get("stderr", ""))
+                    for record in records]
     return results
 
 
+def last_words(result):
+    """The end of what a test printed, without the frames of interpreter and test runner in a dump of stacks."""
+    lines = [line for line in result.said.splitlines() if line.strip() and "dist-packages" not in line and "<frozen" not in line]
+    return lines[-SAID:]
+
+
 def run_leg(leg):
-    """Returns [(folder, test, result)]."""
+    """Builds and tests; returns the results."""
     for path in glob.glob(os.path.join(ROOT, leg.folder, "meson-logs", "testlog*")):
         os.unlink(path)
     if configure(leg) != 0 or call([MESON, "compile", "-C", leg.folder]) != 0:
-        return [(leg.folder, "the build itself", "FAIL")]
+        return [Result(leg.folder, "the build itself", "FAIL")]
     code = call(test_command(leg), dict(os.environ, **leg.env))
-    results = [(leg.folder, name, result) for name, result in read_logs(leg)]
-    if not results or (code != 0 and all(result in GOOD | {"SKIP"} for _, _, result in results)):
-        results.append((leg.folder, "meson test (exit status %d)" % code, "FAIL"))
+    results = read_logs(leg)
+    if not results or (code != 0 and all(r.result in GOOD | {"SKIP"} for r in results)):
+        results.append(Result(leg.folder, "meson test (exit status %d)" % code, "FAIL"))
     return results
 
 
 def report(results, seconds):
-    bad = [r for r in results if r[2] not in GOOD | {"SKIP"}]
-    skipped = [r for r in results if r[2] == "SKIP"]
+    bad = [r for r in results if r.result not in GOOD | {"SKIP"}]
+    skipped = [r for r in results if r.result == "SKIP"]
     good = len(results) - len(bad) - len(skipped)
     print()
-    for folder, name, _ in skipped:
-        print("not run (skipped): %s: %s" % (folder, name))
-    for folder, name, result in bad:
-        print("%s: %s: %s" % (result, folder, name))
-    for folder in sorted({r[0] for r in bad}):
+    for r in skipped:
+        print("not run (skipped): %s: %s" % (r.folder, r.name))
+    for r in bad:
+        print("%s: %s: %s" % (r.result, r.folder, r.name))
+        for line in last_words(r):
+            print("    " + line)
+    for folder in sorted({r.folder for r in bad}):
         print("log: %s/meson-logs/testlog*.txt" % folder)
     print("%d tests in %.0f s" % (len(results), seconds))
     print("%d passed, %d failed" % (good, len(bad)), flush=True)

@@ -3,6 +3,7 @@
 
 import os
 import pathlib
+import signal
 
 import numpy
 import PIL.Image
@@ -27,6 +28,12 @@ def make_folder(root: pathlib.Path, per_class: int = PER_CLASS) -> pathlib.Path:
         for i in range(per_class):
             noise_image(number * per_class + i).save(root / name / f"{i:03}.jpg", quality=90)
     return root
+
+
+@pytest.fixture(scope="session", autouse=True)
+def ctrl_c():
+    """Ctrl-C works, also where the tests were started in the background by a shell that had it ignored."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -204,9 +204,9 @@ def test_nothing_is_left_behind(photos):
         del loader
     gc.collect()
     deadline = time.monotonic() + 10
-    while threads() != before and time.monotonic() < deadline:
+    while threads() > before and time.monotonic() < deadline:
         time.sleep(0.01)
-    assert threads() == before and sys.getrefcount(source) == references
+    assert threads() <= before and sys.getrefcount(source) == references
 
 
 def test_bytes_are_not_kept(photos):
@@ -247,7 +247,7 @@ def test_a_loader_dropped_inside_a_read_does_not_hang(photos):
                 holder.clear()
             return super().read(i)
 
-    before = threads()
+    before = threads()  # more than there will be, if threads of an earlier test are still ending
     holder["go"] = threading.Event()
     holder["loader"] = penstock.Loader(Dropping(photos), CROP, 4, shuffle=False, workers=1)
     go = holder["go"]
@@ -256,7 +256,7 @@ def test_a_loader_dropped_inside_a_read_does_not_hang(photos):
     deadline = time.monotonic() + 20
     while threads() > before and time.monotonic() < deadline:
         time.sleep(0.01)
-    assert threads() == before and not holder
+    assert threads() <= before and not holder
 
 
 def test_closing_inside_a_read_is_refused(photos):

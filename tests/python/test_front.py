@@ -141,11 +141,17 @@ def test_two_gloo_ranks_get_each_sample_once(photos, tmp_path):
         "print(loader.ranks.source, len(loader))\n"
     )
     env = {k: v for k, v in os.environ.items() if k not in ("RANK", "WORLD_SIZE")}
+    env["GLOO_SOCKET_IFNAME"] = "lo"  # whatever the machine's name stands for
     ranks = [
         subprocess.Popen([sys.executable, str(script), str(rank)], env=env, stdout=subprocess.PIPE, text=True)
         for rank in range(2)
     ]
-    assert [rank.communicate(timeout=90)[0].split() for rank in ranks] == [["torch.distributed", "5"]] * 2
+    try:
+        said = [rank.communicate(timeout=90)[0].split() for rank in ranks]
+    finally:
+        for rank in ranks:
+            rank.kill()
+    assert said == [["torch.distributed", "5"]] * 2
 
 
 def test_transform_and_collate_are_the_users_own(photos):

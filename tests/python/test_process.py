@@ -183,7 +183,7 @@ def test_dropping_a_loader_mid_epoch_ends_its_threads(photos):
     assert threads() > before
     del loader, turn
     gc.collect()
-    assert threads() == before
+    assert threads() <= before
 
 
 def test_closing_from_another_thread_wakes_the_consumer(photos):

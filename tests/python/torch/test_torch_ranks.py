@@ -2,6 +2,7 @@
 """Two real ranks over gloo: each sample once, evaluation by one rank alone, states saved by rank 0 alone."""
 
 import multiprocessing
+import os
 import pickle
 
 import penstock
@@ -22,6 +23,7 @@ def together(check, tmp_path, photos):
     """What check(rank, photos) gives on each rank, of processes that really met."""
 
     def main(rank):
+        os.environ["GLOO_SOCKET_IFNAME"] = "lo"  # whatever the machine's name stands for
         torch.distributed.init_process_group(
             "gloo", rank=rank, world_size=WORLD, init_method=f"file://{tmp_path}/meeting"
         )
@@ -35,6 +37,7 @@ def together(check, tmp_path, photos):
         process.start()
     for process in ranks:
         process.join(60)
+        process.kill()  # one that is stuck would keep the output open
     assert [process.exitcode for process in ranks] == [0] * WORLD
     return [pickle.loads((tmp_path / f"{rank}.pickle").read_bytes()) for rank in range(WORLD)]
 
