@@ -45,10 +45,10 @@ def test_ctrl_c_ends_a_wait_and_the_loader_goes_on(photos):
     threading.Timer(0.2, press).start()
     with pytest.raises(KeyboardInterrupt):
         next(turn)
-    assert time.monotonic() - pressed[0] < 1.0
+    assert time.monotonic() - pressed[0] < 5
     begin = time.monotonic()
     loader.close()
-    assert time.monotonic() - begin < 1.0
+    assert time.monotonic() - begin < 5
 
 
 def test_a_signal_handler_may_close_the_loader_it_interrupted(photos):
