@@ -211,7 +211,8 @@ class Summary(Tree):
     """The line that closes `make test`."""
 
     def close(self, results):
-        code = "import sys; sys.path.insert(0, %r); import run_tests; sys.exit(run_tests.report(%r, 1))" % (TOOLS, results)
+        code = ("import sys; sys.path.insert(0, %r); import run_tests; "
+                "sys.exit(run_tests.report([run_tests.Result(*r) for r in %r], 1))" % (TOOLS, results))
         return self.run_tool([sys.executable, "-B", "-c", code])
 
     def test_all_good(self):
@@ -223,6 +224,12 @@ class Summary(Tree):
         self.assertEqual((code, said.splitlines()[-1]), (1, "1 passed, 2 failed"))
         self.assertIn("TIMEOUT: build: b", said)
         self.assertIn("build-asan/meson-logs", said)
+
+    def test_the_end_of_what_a_failed_test_said_is_shown_again(self):
+        said = self.close([("build", "a", "OK", "well\n"), ("build", "b", "FAIL", "first\n" + 30 * "more\n" + "last\n")])[1]
+        self.assertIn("    last\n", said)
+        self.assertNotIn("first", said)
+        self.assertNotIn("well", said)
 
     def test_skipped_is_not_passed(self):
         code, said = self.close([("build", "a", "SKIP")])
