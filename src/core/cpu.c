@@ -26,7 +26,7 @@ static bool has_f16c(void)
 }
 #endif
 
-static psti_cpu detect(void)
+psti_cpu psti_cpu_best(void)
 {
 #if defined(__x86_64__)
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
@@ -41,7 +41,7 @@ static psti_cpu detect(void)
 
 static void look(void)
 {
-    level = detect();
+    level = psti_cpu_best();
     const char *want = getenv("PENSTOCK_CPU");
     if (!want || !*want)
         return;

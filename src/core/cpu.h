@@ -8,6 +8,7 @@ typedef enum psti_cpu { PSTI_CPU_C = 0, PSTI_CPU_AVX2, PSTI_CPU_AVX512 } psti_cp
 
 /* avx512 means F, BW, DQ, VL and VBMI. Looked up once; any thread. */
 psti_cpu psti_cpu_level(void);
+psti_cpu psti_cpu_best(void); /* what the CPU has, whatever PENSTOCK_CPU says */
 const char *psti_cpu_name(psti_cpu level);
 
 #endif

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every instruction set, either way of reading, the same bytes: the ledgers of whole runs are compared line by line."""
+import shutil
+import subprocess
+
 import pytest
 
 PIPELINES = [
@@ -29,3 +32,19 @@ def test_levels_and_readers_give_the_same_bytes(penstock, photos, tmp_path, numb
     assert first and len({line.split("\t")[6] for line in first}) > len(first) // 2
     for which, got in ledgers.items():
         assert got == first, which
+
+
+@pytest.mark.skipif(not shutil.which("qemu-x86_64"), reason="needs qemu-user")
+@pytest.mark.parametrize("cpu, level", [("Nehalem", "c"), ("Haswell", "avx2")])
+def test_it_runs_on_lesser_cpus(binary, environment, penstock, photos, tmp_path, cpu, level):
+    """PENSTOCK_CPU holds the kernels down; only a CPU without the instructions shows whether something else uses them."""
+    def command(path):
+        return [str(word) for word in ("feed", photos, "--pipeline", PIPELINES[0], "--batch", 7, "--workers", 1, "--epochs", 1,
+                                       "--ledger", path, "--quiet")]
+
+    emulated, real = tmp_path / "emulated.tsv", tmp_path / "real.tsv"
+    done = subprocess.run(["qemu-x86_64", "-cpu", cpu, binary, *command(emulated)], env=dict(environment, PENSTOCK_IO="threads"),
+                          capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stderr
+    penstock(*command(real), env={"PENSTOCK_CPU": level})
+    assert lines(emulated) == lines(real) and lines(real)
