@@ -160,6 +160,11 @@ PyObject *pyp_raise_from(const module_state *st, struct source *source, const ps
 /* At the interpreter's end and in a forked child: module functions. */
 PyObject *pyp_sources_end(PyObject *module, PyObject *unused);
 PyObject *pyp_sources_after_fork(PyObject *module, PyObject *unused);
+/* The GIL for a thread of any kind; PyGILState_Release gives it back. Safe beside forks, which
+ * PyGILState_Ensure is not: see gil.c. init: at import, before any other thread. */
+int pyp_gil_init(void);
+PyGILState_STATE pyp_gil_take(void);
+
 /* Whether this thread is in Python for the engine, which may be waiting for it: then nothing may be
  * waited for. pyp_later has run(arg) done elsewhere and answers 1; 0 when there is no need. */
 int pyp_in_call(void);

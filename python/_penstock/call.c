@@ -135,7 +135,7 @@ static int run_call(void *user, const pst_call_in *in, pst_call_out *out, pst_er
         return PST_ECALL;
     }
     source_call_begins();
-    const PyGILState_STATE gil = PyGILState_Ensure();
+    const PyGILState_STATE gil = pyp_gil_take();
     if (call_function(f, in, b, out, &r) < 0)
         rc = source_failed(self, in->id, err);
     PyGILState_Release(gil);

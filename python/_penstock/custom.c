@@ -169,7 +169,7 @@ static int read_sample(void *user, int64_t id, pst_sink *sink, pst_error *err)
     if (!source_enter(self))
         return source_refuse(err);
     source_call_begins();
-    const PyGILState_STATE gil = PyGILState_Ensure();
+    const PyGILState_STATE gil = pyp_gil_take();
     int rc = 0;
     source_sweep(self);
     PyObject *number = PyLong_FromLongLong(id);

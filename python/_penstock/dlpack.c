@@ -62,7 +62,7 @@ static int code_of(int dtype)
 static void let_go(dl_managed *managed)
 {
     if (Py_IsInitialized()) {
-        const PyGILState_STATE state = PyGILState_Ensure();
+        const PyGILState_STATE state = pyp_gil_take();
         Py_DECREF((PyObject *)managed->owner);
         PyGILState_Release(state);
     }

@@ -141,7 +141,8 @@ static int add_hooks(PyObject *module)
 static int module_exec(PyObject *module)
 {
     module_state *st = PyModule_GetState(module);
-    if (pyp_errors_add(module) < 0 || pyp_shared_add(module) < 0 || add_codes(module) < 0)
+    if (pyp_gil_init() < 0 || pyp_errors_add(module) < 0 || pyp_shared_add(module) < 0 ||
+        add_codes(module) < 0)
         return -1;
     if (add_type(module, &st->view_type, &pyp_view_spec) < 0 ||
         add_type(module, &st->batch_type, &pyp_batch_spec) < 0 ||

@@ -78,7 +78,7 @@ void *source_thread_begin(void *user)
         return NULL;
     thread_note *note = malloc(sizeof(*note));
     if (note != NULL) {
-        note->gil = PyGILState_Ensure();
+        note->gil = pyp_gil_take();
         note->state = PyEval_SaveThread();
     }
     source_leave(self);
@@ -363,7 +363,7 @@ void source_destroy(void *user)
     source *self = user;
     if (!source_enter(self))
         return;
-    const PyGILState_STATE gil = PyGILState_Ensure();
+    const PyGILState_STATE gil = pyp_gil_take();
     if (atomic_load(&self->over)) { /* the end is waiting for it */
         PyGILState_Release(gil);
         source_leave(self);

@@ -11,21 +11,18 @@ import penstock
 import pytest
 
 
-def run(*args: str, env: dict | None = None, prepare=None) -> subprocess.CompletedProcess:
+def run(*args: str, env: dict | None = None) -> subprocess.CompletedProcess:
     command, env = [sys.executable, *args], {**os.environ, **(env or {})}
-    return subprocess.run(command, env=env, capture_output=True, text=True, timeout=60, preexec_fn=prepare)
+    return subprocess.run(command, env=env, capture_output=True, text=True, timeout=60)
 
 
 def doctor(*before: str, env: dict | None = None, limits: dict | None = None) -> tuple[int, dict]:
     """Runs it after `before`, a few lines of Python; gives the exit status and the findings by name."""
-
-    def lower():
-        for which, value in (limits or {}).items():
-            resource.setrlimit(which, (value, resource.getrlimit(which)[1]))
-
-    script = "\n".join([*before, "import runpy, sys; sys.argv = ['penstock', 'doctor', '--json']",
+    lower = [f"import resource; resource.setrlimit({which}, ({value}, resource.getrlimit({which})[1]))"
+             for which, value in (limits or {}).items()]
+    script = "\n".join([*lower, *before, "import runpy, sys; sys.argv = ['penstock', 'doctor', '--json']",
                         "runpy.run_module('penstock', run_name='__main__')"])
-    done = run("-c", script, env=env, prepare=lower)
+    done = run("-c", script, env=env)
     assert done.stdout, done.stderr
     report = json.loads(done.stdout)
     assert report["good"] == (done.returncode == 0), done.stderr
