@@ -14,7 +14,7 @@ from conftest import CROP
 from penstock import ops
 from test_loader import COUNT, ids_of
 
-FORKS = 5000 if os.environ.get("PENSTOCK_LONG") else 100
+FORKS = 5000 if os.environ.get("PENSTOCK_LONG") else 30
 
 
 def slow_loader(photos, **options) -> penstock.Loader:
