@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Whether an order is random from epoch to epoch: rank correlation of positions, chi-square of
  * positions and of the class mix of batches, Holm's correction. place[epoch * n + id] is where a
- * sample was delivered. Pure functions; used by the tests of sharing and by bench/share_sim.c. */
+ * sample was delivered. Pure functions; used by the tests of sharing, bench/share_sim.c and
+ * bench/share_engine.c. */
 #ifndef PSTI_TESTS_ORDER_STATS_H
 #define PSTI_TESTS_ORDER_STATS_H
 
 #include <math.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { ORDER_CLASSES = 10, ORDER_BINS = 10, ORDER_BATCH = 32 };
+enum { ORDER_CLASSES = 10, ORDER_BINS = 10, ORDER_BATCH = 32, ORDER_LAGS = 5, ORDER_TESTS = 256 };
 
 /* Upper tail of chi-square, by Wilson and Hilferty: degrees of freedom are in the thousands. */
 static inline double order_chi_p(double chi, double freedom)
@@ -91,6 +93,59 @@ static inline double order_holm(double *p, int count)
     for (int i = 0; i < count; i++)
         lowest = fmin(lowest, p[i] * (count - i));
     return lowest;
+}
+
+/* All jobs together, of one run or of several. */
+typedef struct order_verdict {
+    double worst[ORDER_LAGS];      /* mean correlation, of the job where it is largest */
+    double position_p, class_p;    /* smallest of any job */
+    double p[ORDER_TESTS], holm_p; /* all of them; the smallest after the correction */
+    int tests;
+} order_verdict;
+
+static inline void order_begin(order_verdict *v)
+{
+    *v = (order_verdict){.position_p = 1, .class_p = 1, .holm_p = 1};
+}
+
+/* What another verdict found, as part of the same family of tests. */
+static inline void order_join(order_verdict *v, const order_verdict *more)
+{
+    for (int i = 0; i < ORDER_LAGS; i++)
+        if (fabs(more->worst[i]) > fabs(v->worst[i]))
+            v->worst[i] = more->worst[i];
+    v->position_p = fmin(v->position_p, more->position_p);
+    v->class_p = fmin(v->class_p, more->class_p);
+    for (int i = 0; i < more->tests && v->tests < ORDER_TESTS; i++)
+        v->p[v->tests++] = more->p[i];
+    double p[ORDER_TESTS];
+    memcpy(p, v->p, sizeof p);
+    v->holm_p = order_holm(p, v->tests);
+}
+
+static inline void order_add(order_verdict *v, const uint32_t *place, uint32_t n, int epochs)
+{
+    order_verdict one;
+    order_begin(&one);
+    for (int lag = 1; lag <= ORDER_LAGS && lag < epochs; lag++)
+        one.worst[lag - 1] = order_correlation(place, n, epochs, lag);
+    one.p[one.tests++] = one.position_p = order_position_p(place, n, epochs);
+    one.p[one.tests++] = one.class_p = order_class_p(place, n, epochs);
+    order_join(v, &one);
+}
+
+/* The largest correlation of any lag. */
+static inline double order_worst(const order_verdict *v)
+{
+    double worst = 0;
+    for (int i = 0; i < ORDER_LAGS; i++)
+        worst = fabs(v->worst[i]) > fabs(worst) ? v->worst[i] : worst;
+    return worst;
+}
+
+static inline bool order_is_random(const order_verdict *v)
+{
+    return fabs(order_worst(v)) <= 0.04 && v->holm_p > 0.01;
 }
 
 #endif

@@ -28,7 +28,7 @@ typedef struct psti_share_spec {
     double window;     /* substitution window a member starts with, share of samples (0..1; 0.05) */
     double window_max; /* the widest it may become (window..1; 0.25) */
     double tolerance;  /* correlation of consecutive epochs above which it shrinks (0..1; 0.02) */
-    uint32_t probes;   /* entries looked at to find a victim (1..1024; 32) */
+    uint32_t probes;   /* entries looked at to find a victim (1..1024; 16) */
     uint32_t flags;    /* PSTI_SHARE_…, for experiments and tests (0) */
 } psti_share_spec;
 
