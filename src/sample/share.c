@@ -146,16 +146,6 @@ void psti_share_leave(psti_share *share, int member)
     psti_share_foresee(share);
 }
 
-void psti_share_rate(psti_share *share, int member, double per_second)
-{
-    share->seat[member].given = per_second;
-}
-
-double psti_seat_rate(const psti_share_seat *seat)
-{
-    return seat->given > 0 ? seat->given : seat->rate;
-}
-
 /* The share of an epoch that members may stand apart and still find each other's work. */
 static double cached_share(const psti_share *share)
 {
@@ -169,7 +159,7 @@ static bool may_follow(const psti_share *share, const psti_share_seat *seat,
 {
     if (!other->open || other == seat || other->serial <= seat->serial)
         return false;
-    const double pace = psti_seat_rate(other) / (psti_seat_rate(seat) + 1e-30);
+    const double pace = other->rate / (seat->rate + 1e-30);
     const double apart = cached_share(share);
     const double lead = (other->delivered + wait * pace) / other->length;
     return lead <= apart && __builtin_fabs(lead + pace - 1) <= (seat->epochs ? 2 * apart : 1e9);
@@ -298,6 +288,6 @@ void psti_share_member_get(const psti_share *share, int member, psti_share_membe
                                .preparations = seat->preparations,
                                .order = seat->serial,
                                .window = seat->window,
-                               .rate = psti_seat_rate(seat)};
+                               .rate = seat->rate};
     memcpy(out->correlation, seat->trail.mean, sizeof out->correlation);
 }

@@ -54,9 +54,6 @@ void psti_share_leave(psti_share *share, int member);
 /* Begins an epoch; what is left of the last one is dropped. seen: samples this member must not get
  * (bit id & 7 of byte id / 8; consumed before a resume, not in its subset), or NULL. */
 void psti_share_epoch(psti_share *share, int member, const uint8_t *seen);
-/* Deliveries a second, where the caller knows them; 0: derived from the order of calls, in
- * deliveries per delivery of the whole group. */
-void psti_share_rate(psti_share *share, int member, double per_second);
 
 typedef enum psti_share_kind {
     PSTI_SHARE_NONE,   /* every sample of the epoch was handed out */
@@ -88,11 +85,11 @@ int psti_share_insert(psti_share *share, const psti_share_pick *pick, void *payl
 void psti_share_finish(psti_share *share, const psti_share_pick *pick); /* not to be inserted */
 void psti_share_cancel(psti_share *share, const psti_share_pick *pick); /* came to nothing */
 
-/* Expected uses a second, over the members that have not consumed it: rate / samples to go until
- * the member takes it, times the chance that it is still there, window / samples to go. Members
- * that have seen the sample in this epoch count where it is known whose order they will follow in
- * the next. On the same scale an entry that every member can use in every epoch is worth the sum of
- * the rates / samples, if nothing drives it out. */
+/* Expected uses per delivery of the whole group, over the members that have not consumed it: rate /
+ * samples to go until the member takes it, times the chance that it is still there, window /
+ * samples to go. Members that have seen the sample in this epoch count where it is known whose
+ * order they will follow in the next. On the same scale an entry that every member can use in every
+ * epoch is worth the sum of the rates / samples, if nothing drives it out. */
 double psti_share_value(const psti_share *share, uint32_t entry);
 /* Evicted. Returns the payload. */
 void *psti_share_remove(psti_share *share, uint32_t entry);
@@ -119,8 +116,8 @@ typedef struct psti_share_member {
     uint64_t epochs;                   /* begun */
     uint64_t length, delivered;        /* of the open epoch */
     uint64_t deliveries, preparations; /* since it joined */
-    uint64_t order; /* number of the permutation in use; equal numbers, equal order */
-    double window, rate;
+    uint64_t order;      /* number of the permutation in use; equal numbers, equal order */
+    double window, rate; /* rate: its lately derived part of the group's deliveries */
     double correlation[PSTI_SHARE_LAGS]; /* of positions 1, 2, … epochs apart, decayed mean */
 } psti_share_member;
 void psti_share_member_get(const psti_share *share, int member, psti_share_member *out);

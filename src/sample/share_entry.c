@@ -144,9 +144,9 @@ static double value_of(const psti_share *share, uint32_t id, uint64_t used)
             continue;
         const double ahead = samples_to_go(share, seat, id), reach = seat->reach;
         if (ahead > reach)
-            value += psti_seat_rate(seat) * reach / (ahead * ahead);
+            value += seat->rate * reach / (ahead * ahead);
         else if (ahead >= 0)
-            value += psti_seat_rate(seat) / reach;
+            value += seat->rate / reach;
     }
     return value;
 }

@@ -122,7 +122,7 @@ typedef struct psti_share_seat {
     uint32_t substitutes; /* in this epoch */
     double window;        /* share of samples */
     uint32_t reach;       /* the same in positions, at least 1 */
-    double given, rate;   /* from the caller; derived */
+    double rate;          /* its part of the group's deliveries, over the last eighth of an epoch */
     uint32_t tally;       /* deliveries since rates were last derived */
     uint64_t epochs, deliveries, preparations;
     psti_trail trail;
@@ -164,8 +164,7 @@ static inline size_t psti_mask_words(uint32_t n)
     return ((size_t)n + 63) / 64;
 }
 
-uint64_t psti_share_draw(psti_share *share);        /* 64 random bits */
-double psti_seat_rate(const psti_share_seat *seat); /* given or derived */
+uint64_t psti_share_draw(psti_share *share); /* 64 random bits */
 /* Sets or clears the member's interest in an entry; want and ready together. */
 void psti_share_offer(psti_share *share, int member, uint32_t slot);
 void psti_share_withdraw(psti_share *share, int member, uint32_t slot);
