@@ -390,26 +390,7 @@ void channel_stats(void *job, pst_job_stats *out)
     pthread_mutex_lock(&ch->lock);
     const wire_stats s = ch->stats;
     pthread_mutex_unlock(&ch->lock);
-    out->warnings = s.warnings;
-    out->bytes_read = s.bytes_read;
-    out->peak_bytes = s.peak_bytes;
-    out->fresh_batches = s.fresh_batches;
-    out->cache_hits = s.cache_hits;
-    out->cache_misses = s.cache_misses;
-    out->cache_bytes = s.cache_bytes;
-    out->cache_entries = s.cache_entries;
-    out->preparations = s.preparations;
-    out->shared_hits = s.shared_hits;
-    out->encoded_hits = s.encoded_hits;
-    out->evictions = s.evictions;
-    memcpy(out->form_entries, s.form_entries, sizeof out->form_entries);
-    memcpy(out->form_bytes, s.form_bytes, sizeof out->form_bytes);
-    if (s.ready_depth)
-        out->ready_depth = s.ready_depth;
-    for (uint32_t i = 0; i < out->stage_count && i < s.stage_count && i < PST_STAGES_MAX; i++) {
-        out->stages[i].runs = s.stage[i].runs;
-        out->stages[i].total_ns = s.stage[i].total_ns;
-    }
+    wire_stats_get(&s, out);
 }
 
 int channel_memory(void *job, int index, void **base, size_t *bytes)

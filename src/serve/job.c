@@ -202,26 +202,7 @@ static void count_stats(conn *c, wire_stats *out)
                                   .preparations = s.preparations,
                                   .hits = {s.encoded_hits, s.cache_hits, s.shared_hits}};
     pthread_mutex_unlock(&c->server->lock);
-    out->warnings = s.warnings;
-    out->bytes_read = s.bytes_read;
-    out->peak_bytes = s.peak_bytes;
-    out->fresh_batches = s.fresh_batches;
-    out->cache_hits = s.cache_hits;
-    out->cache_misses = s.cache_misses;
-    out->cache_bytes = s.cache_bytes;
-    out->cache_entries = s.cache_entries;
-    out->preparations = s.preparations;
-    out->shared_hits = s.shared_hits;
-    out->encoded_hits = s.encoded_hits;
-    out->evictions = s.evictions;
-    memcpy(out->form_entries, s.form_entries, sizeof out->form_entries);
-    memcpy(out->form_bytes, s.form_bytes, sizeof out->form_bytes);
-    out->ready_depth = s.ready_depth + WIRE_AHEAD;
-    out->stage_count = s.stage_count;
-    for (uint32_t i = 0; i < s.stage_count && i < PST_STAGES_MAX; i++) {
-        out->stage[i].runs = s.stages[i].runs;
-        out->stage[i].total_ns = s.stages[i].total_ns;
-    }
+    wire_stats_put(out, &s);
 }
 
 static int write_positions(segment *seg, const psti_receipt *r, size_t at)

@@ -132,6 +132,36 @@ void wire_drop(wire_mail *mail)
     mail->fd_count = 0;
 }
 
+/* ---- statistics ------------------------------------------------------------------------------ */
+
+#define COPY_COUNT(name) to->name = from->name;
+
+void wire_stats_put(wire_stats *to, const pst_job_stats *from)
+{
+    WIRE_COUNTS(COPY_COUNT)
+    memcpy(to->form_entries, from->form_entries, sizeof to->form_entries);
+    memcpy(to->form_bytes, from->form_bytes, sizeof to->form_bytes);
+    to->ready_depth = from->ready_depth + WIRE_AHEAD;
+    to->stage_count = from->stage_count;
+    for (uint32_t i = 0; i < from->stage_count && i < PST_STAGES_MAX; i++) {
+        to->stage[i].runs = from->stages[i].runs;
+        to->stage[i].total_ns = from->stages[i].total_ns;
+    }
+}
+
+void wire_stats_get(const wire_stats *from, pst_job_stats *to)
+{
+    WIRE_COUNTS(COPY_COUNT)
+    memcpy(to->form_entries, from->form_entries, sizeof to->form_entries);
+    memcpy(to->form_bytes, from->form_bytes, sizeof to->form_bytes);
+    if (from->ready_depth) /* none came yet otherwise */
+        to->ready_depth = from->ready_depth;
+    for (uint32_t i = 0; i < to->stage_count && i < from->stage_count && i < PST_STAGES_MAX; i++) {
+        to->stages[i].runs = from->stage[i].runs;
+        to->stages[i].total_ns = from->stage[i].total_ns;
+    }
+}
+
 /* ---- what is too large for a packet ---------------------------------------------------------- */
 
 enum { SEALS = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE };

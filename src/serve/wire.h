@@ -102,11 +102,25 @@ enum {
     WIRE_COPY = 2  /* the client holds all it may: copy out and release at once */
 };
 
-/* What only the daemon can count. */
+/* What only the daemon can count: the fields of pst_job_stats that go over as they are. */
+#define WIRE_COUNTS(X)                                                                             \
+    X(warnings)                                                                                    \
+    X(bytes_read)                                                                                  \
+    X(peak_bytes)                                                                                  \
+    X(fresh_batches)                                                                               \
+    X(cache_hits)                                                                                  \
+    X(cache_misses)                                                                                \
+    X(cache_bytes)                                                                                 \
+    X(cache_entries)                                                                               \
+    X(preparations)                                                                                \
+    X(shared_hits)                                                                                 \
+    X(encoded_hits)                                                                                \
+    X(evictions)
+
 typedef struct wire_stats {
-    uint64_t warnings, bytes_read, peak_bytes, fresh_batches;
-    uint64_t cache_hits, cache_misses, cache_bytes, cache_entries;
-    uint64_t preparations, shared_hits, encoded_hits, evictions;
+#define WIRE_COUNT(name) uint64_t name;
+    WIRE_COUNTS(WIRE_COUNT)
+#undef WIRE_COUNT
     uint64_t form_entries[3], form_bytes[3];
     uint32_t ready_depth, stage_count;
     struct {
@@ -183,6 +197,10 @@ int wire_receive(int sock, wire_mail *mail);
 /* The index-th descriptor becomes the caller's; -1 when there is none. */
 int wire_take(wire_mail *mail, int index);
 void wire_drop(wire_mail *mail);
+
+void wire_stats_put(wire_stats *to, const pst_job_stats *from);
+/* What the daemon counted takes the place of what stands there; the rest stays. */
+void wire_stats_get(const wire_stats *from, pst_job_stats *to);
 
 /* A sealed memfd with a copy of the bytes; an fd or -errno. */
 int wire_blob(const char *name, const void *bytes, size_t size);
