@@ -113,19 +113,63 @@ void kit_break(const char *folder, int index, int classes)
     kit_write(folder, name, "\xff\xd8\xff\xe0 not a picture", 19);
 }
 
-pst_engine *kit_engine(int workers, uint64_t memory)
+pst_engine *kit_engine_with(const pst_engine_options *opts)
+{
+    pst_engine *engine;
+    pst_error err;
+    if (pst_engine_new(opts, &engine, &err) < 0) {
+        fprintf(stderr, "engine: %s\n", err.message);
+        exit(99);
+    }
+    return engine;
+}
+
+pst_engine *kit_cached_engine(int workers, uint64_t memory, uint64_t cache)
 {
     pst_engine_options o;
     pst_engine_options_init(&o);
     o.workers = workers;
     o.memory_bytes = memory;
-    pst_engine *engine;
-    pst_error err;
-    if (pst_engine_new(&o, &engine, &err) < 0) {
-        fprintf(stderr, "engine: %s\n", err.message);
-        exit(99);
-    }
-    return engine;
+    o.cache_bytes = cache;
+    return kit_engine_with(&o);
+}
+
+pst_engine *kit_engine(int workers, uint64_t memory)
+{
+    return kit_cached_engine(workers, memory, 0);
+}
+
+/* The cache is larger than what the form may take of it, so that its part alone is the limit. */
+pst_engine *kit_sharing_engine(int workers, int entries)
+{
+    const uint64_t bytes = (uint64_t)entries * KIT_ENTRY_BYTES;
+    pst_engine_options o;
+    pst_engine_options_init(&o);
+    o.workers = workers;
+    o.cache_bytes = (1u << 20) + bytes;
+    o.memory_bytes = (64u << 20) + o.cache_bytes;
+    o.forms[2] = (double)bytes / (double)o.cache_bytes;
+    return kit_engine_with(&o);
+}
+
+pst_job_options kit_options(const char *pipeline, int batch, uint64_t seed, uint64_t epochs)
+{
+    pst_job_options o;
+    pst_job_options_init(&o);
+    o.pipeline = pipeline;
+    o.batch = batch;
+    o.seed = seed;
+    o.epochs = epochs;
+    return o;
+}
+
+pst_job_options kit_sharing_options(int batch, uint64_t seed, uint64_t epochs)
+{
+    pst_job_options o = kit_options(KIT_PIPELINE, batch, seed, epochs);
+    o.order = PST_ORDER_READY;
+    o.sampling = PST_SAMPLING_OPPORTUNISTIC;
+    o.ready_depth = 1;
+    return o;
 }
 
 pst_dataset *kit_dataset(const char *folder)
@@ -153,7 +197,7 @@ pst_job *kit_job(pst_engine *engine, pst_dataset *data, const pst_job_options *o
     return job;
 }
 
-static void add_line(ledger *l, const line *one)
+void ledger_push(ledger *l, const line *one)
 {
     if (l->count == l->cap) {
         l->cap = l->cap ? 2 * l->cap : 256;
@@ -183,7 +227,7 @@ static void add_batch(ledger *l, const pst_batch_desc *desc, int rank)
     for (uint32_t i = 0; i < desc->slots; i++) {
         const line one = {desc->epoch, desc->step,        rank,    (int)i,
                           ids[i],      slot_crc(desc, i), valid[i]};
-        add_line(l, &one);
+        ledger_push(l, &one);
     }
     l->batches++;
 }

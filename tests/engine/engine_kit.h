@@ -10,6 +10,7 @@
 #include "penstock.h"
 
 #define KIT_PIPELINE "decode | random_resized_crop(16) | hflip | normalize(imagenet)"
+enum { KIT_ENTRY_BYTES = 1152 }; /* what the cache takes for its augmented form */
 
 /* One delivered sample. */
 typedef struct line {
@@ -38,8 +39,16 @@ void kit_images(const char *folder, int count, int classes);
 void kit_break(const char *folder, int index, int classes);
 void kit_name(int index, int classes, char name[64]);
 
+/* They print why not and exit. Memory is what the engine may take in all; kit_sharing_engine has
+ * room for that many augmented entries of KIT_PIPELINE, and for no other form. */
+pst_engine *kit_engine_with(const pst_engine_options *opts);
 pst_engine *kit_engine(int workers, uint64_t memory);
+pst_engine *kit_cached_engine(int workers, uint64_t memory, uint64_t cache);
+pst_engine *kit_sharing_engine(int workers, int entries);
 pst_dataset *kit_dataset(const char *folder);
+pst_job_options kit_options(const char *pipeline, int batch, uint64_t seed, uint64_t epochs);
+/* The same for a job that shares: KIT_PIPELINE, ready order, one batch ahead. */
+pst_job_options kit_sharing_options(int batch, uint64_t seed, uint64_t epochs);
 /* Opens a job or prints why not and exits. */
 pst_job *kit_job(pst_engine *engine, pst_dataset *data, const pst_job_options *opts);
 /* Appends what the job delivers, at most max_batches. Returns the last answer of pst_job_next: 0
@@ -50,5 +59,6 @@ void ledger_free(ledger *l);
 void ledger_sort(ledger *l);
 bool ledger_same(const ledger *a, const ledger *b);       /* the multiset of (epoch, id, crc) */
 bool ledger_same_order(const ledger *a, const ledger *b); /* line by line, but for rank */
+void ledger_push(ledger *l, const line *one);
 
 #endif

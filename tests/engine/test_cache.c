@@ -15,29 +15,7 @@ enum { IMAGES = 60, BATCH = 7, EPOCHS = 3 };
 
 static pst_job_options options(const char *pipeline)
 {
-    pst_job_options o;
-    pst_job_options_init(&o);
-    o.pipeline = pipeline;
-    o.batch = BATCH;
-    o.seed = 5;
-    o.epochs = EPOCHS;
-    return o;
-}
-
-static pst_engine *engine_with(int workers, uint64_t memory, uint64_t cache)
-{
-    pst_engine_options o;
-    pst_engine_options_init(&o);
-    o.workers = workers;
-    o.memory_bytes = memory;
-    o.cache_bytes = cache;
-    pst_engine *engine;
-    pst_error err;
-    if (pst_engine_new(&o, &engine, &err) < 0) {
-        fprintf(stderr, "engine: %s\n", err.message);
-        exit(99);
-    }
-    return engine;
+    return kit_options(pipeline, BATCH, 5, EPOCHS);
 }
 
 static pst_job_stats stats_of(const pst_job *job)
@@ -51,7 +29,7 @@ static pst_job_stats stats_of(const pst_job *job)
 static int run(pst_dataset *data, const pst_job_options *o, int workers, uint64_t cache,
                ledger *out, pst_job_stats *stats)
 {
-    pst_engine *engine = engine_with(workers, 192 * MIB, cache);
+    pst_engine *engine = kit_cached_engine(workers, 192 * MIB, cache);
     pst_job *job = kit_job(engine, data, o);
     const int rc = kit_collect(job, 0, o->epochs, SIZE_MAX, out);
     *stats = stats_of(job);
@@ -212,7 +190,7 @@ static void what_is_cached_is_not_opened_again(void)
     char *folder = kit_folder(), command[600];
     kit_images(folder, IMAGES, 3);
     pst_dataset *data = kit_dataset(folder);
-    pst_engine *engine = engine_with(2, 192 * MIB, PST_CACHE_AUTO);
+    pst_engine *engine = kit_cached_engine(2, 192 * MIB, PST_CACHE_AUTO);
     pst_job_options o = options(KIT_PIPELINE);
     o.epochs = 1;
     pst_job *first = kit_job(engine, data, &o);
@@ -243,7 +221,7 @@ static void a_changed_file_is_another_sample(void)
 {
     char *folder = kit_folder(), name[64];
     kit_images(folder, 8, 1);
-    pst_engine *engine = engine_with(1, 192 * MIB, PST_CACHE_AUTO);
+    pst_engine *engine = kit_cached_engine(1, 192 * MIB, PST_CACHE_AUTO);
     pst_job_options o = options(KIT_PIPELINE);
     o.epochs = 1;
     ledger before = {0}, after = {0}, plain = {0};
@@ -290,7 +268,7 @@ static void jobs_share_the_same_form_and_nothing_else(void)
     char *folder = kit_folder();
     kit_images(folder, IMAGES, 3);
     pst_dataset *data = kit_dataset(folder);
-    pst_engine *engine = engine_with(2, 192 * MIB, PST_CACHE_AUTO);
+    pst_engine *engine = kit_cached_engine(2, 192 * MIB, PST_CACHE_AUTO);
     pst_job_options o = options(KIT_PIPELINE);
     o.epochs = 1;
     ledger l = {0};
@@ -346,7 +324,7 @@ static void a_resumed_run_goes_on_the_same(void)
     ledger plain = {0}, cut = {0};
     pst_job_stats stats;
     CHECK(run(data, &o, 2, 0, &plain, &stats) == 0);
-    pst_engine *engine = engine_with(2, 192 * MIB, PST_CACHE_AUTO);
+    pst_engine *engine = kit_cached_engine(2, 192 * MIB, PST_CACHE_AUTO);
     pst_job *job = kit_job(engine, data, &o);
     CHECK(kit_collect(job, 0, EPOCHS, 13, &cut) == 0);
     char state[16384];
@@ -431,7 +409,7 @@ static void pictures_too_large_to_be_kept_are_served(void)
     uint64_t most = 0;
     for (size_t i = 0; i < sizeof memory / sizeof *memory; i++) {
         ledger cached = {0};
-        pst_engine *engine = engine_with(2, memory[i] * MIB, PST_CACHE_AUTO);
+        pst_engine *engine = kit_cached_engine(2, memory[i] * MIB, PST_CACHE_AUTO);
         pst_job *job = kit_job(engine, data, &o);
         const int rc = kit_collect(job, 0, EPOCHS, SIZE_MAX, &cached);
         pst_error err;
@@ -448,7 +426,7 @@ static void pictures_too_large_to_be_kept_are_served(void)
     CHECK(most == 6);
     /* The cache would have room, but not the whole picture while it is decoded. */
     ledger tight = {0};
-    pst_engine *engine = engine_with(2, 38 * MIB, 18 * MIB);
+    pst_engine *engine = kit_cached_engine(2, 38 * MIB, 18 * MIB);
     pst_job *job = kit_job(engine, data, &o);
     CHECK(kit_collect(job, 0, EPOCHS, SIZE_MAX, &tight) == 0);
     CHECK(ledger_same_order(&plain, &tight) && stats_of(job).cache_entries == 0);

@@ -62,37 +62,16 @@ static int run_shift(void *user, const pst_call_in *in, pst_call_out *out, pst_e
 
 static pst_job_options options(const char *pipeline, const pst_call *calls, int count)
 {
-    pst_job_options o;
-    pst_job_options_init(&o);
-    o.pipeline = pipeline;
-    o.batch = BATCH;
-    o.seed = 3;
-    o.epochs = EPOCHS;
+    pst_job_options o = kit_options(pipeline, BATCH, 3, EPOCHS);
     o.fields = "image";
     o.calls = calls;
     o.call_count = count;
     return o;
 }
 
-static pst_engine *engine_with(int workers, uint64_t memory, uint64_t cache)
-{
-    pst_engine_options o;
-    pst_engine_options_init(&o);
-    o.workers = workers;
-    o.memory_bytes = memory;
-    o.cache_bytes = cache;
-    pst_engine *engine;
-    pst_error err;
-    if (pst_engine_new(&o, &engine, &err) < 0) {
-        fprintf(stderr, "engine: %s\n", err.message);
-        exit(99);
-    }
-    return engine;
-}
-
 static int run(const pst_job_options *o, int workers, uint64_t cache, ledger *out, pst_error *err)
 {
-    pst_engine *engine = engine_with(workers, 64 * MIB, cache);
+    pst_engine *engine = kit_cached_engine(workers, 64 * MIB, cache);
     pst_job *job = kit_job(engine, data, o);
     const int rc = kit_collect(job, 0, o->epochs, SIZE_MAX, out);
     if (err)
@@ -104,7 +83,7 @@ static int run(const pst_job_options *o, int workers, uint64_t cache, ledger *ou
 
 static int refused(pst_dataset *from, const pst_job_options *o, pst_error *err)
 {
-    pst_engine *engine = engine_with(1, 64 * MIB, 0);
+    pst_engine *engine = kit_cached_engine(1, 64 * MIB, 0);
     pst_job *job = NULL;
     const int rc = pst_job_open(engine, from, o, &job, err);
     pst_job_close(job);
@@ -163,7 +142,7 @@ static void bytes_are_what_the_functions_make(void)
     pst_job_options plain = options("decode | invert | hflip | invert | random_crop(12)", NULL, 0);
     pst_job_options with =
         options("decode | call(one) | hflip | call(two) | random_crop(12)", calls, 2);
-    pst_engine *engine = engine_with(2, 64 * MIB, 0);
+    pst_engine *engine = kit_cached_engine(2, 64 * MIB, 0);
     for (int epoch = 0; epoch < EPOCHS; epoch++) {
         one->epoch = two->epoch = epoch;
         plain.first_epoch = with.first_epoch = (uint64_t)epoch;
@@ -212,7 +191,7 @@ static void a_declared_size_makes_dense_batches(void)
     behaviour b = {.fail_id = -1, .rows = 9, .cols = 7, .channels = 1};
     const pst_call call = {"f", run_shift, &b};
     const pst_job_options o = options("decode | call(f, size=(9, 7, 1)) | vflip", &call, 1);
-    pst_engine *engine = engine_with(2, 64 * MIB, 0);
+    pst_engine *engine = kit_cached_engine(2, 64 * MIB, 0);
     pst_job *job = kit_job(engine, data, &o);
     pst_batch *batch;
     CHECK(pst_job_next(job, -1, &batch) == 1);
@@ -228,7 +207,7 @@ static void any_size_is_ragged_or_cropped_to_one(void)
     behaviour b = {.fail_id = -1, .rows = -1, .cols = 33};
     const pst_call call = {"f", run_shift, &b};
     const pst_job_options o = options("decode | call(f, any=true)", &call, 1);
-    pst_engine *engine = engine_with(2, 64 * MIB, 0);
+    pst_engine *engine = kit_cached_engine(2, 64 * MIB, 0);
     pst_job *job = kit_job(engine, data, &o);
     pst_batch *batch;
     CHECK(pst_job_next(job, -1, &batch) == 1);
@@ -393,7 +372,7 @@ static void the_name_is_in_text_and_fingerprint(void)
 /* Epoch by epoch on one engine: in one job a sample may be on its way for two epochs at once. */
 static void run_epochs(pst_job_options *o, uint64_t cache, ledger *out)
 {
-    pst_engine *engine = engine_with(2, 64 * MIB, cache);
+    pst_engine *engine = kit_cached_engine(2, 64 * MIB, cache);
     o->epochs = 1;
     for (o->first_epoch = 0; o->first_epoch < EPOCHS; o->first_epoch++) {
         pst_job *job = kit_job(engine, data, o);
@@ -434,7 +413,7 @@ static void a_fixed_function_runs_once_a_sample(void)
 static void another_name_is_another_form(void)
 {
     behaviour b[2] = {{.fail_id = -1}, {.fail_id = -1}};
-    pst_engine *engine = engine_with(2, 64 * MIB, 16 * MIB);
+    pst_engine *engine = kit_cached_engine(2, 64 * MIB, 16 * MIB);
     for (int i = 0; i < 2; i++) {
         const pst_call call = {i ? "f" : "g", run_shift, &b[i]};
         pst_job_options o =
@@ -482,7 +461,7 @@ static int collect_pairs(const char *pipeline, const pst_call *call, pst_error *
         return -1;
     pst_job_options o = options(pipeline, call, 1);
     o.fields = "image,mask";
-    pst_engine *engine = engine_with(2, 64 * MIB, 0);
+    pst_engine *engine = kit_cached_engine(2, 64 * MIB, 0);
     pst_job *job = NULL;
     ledger l = {0};
     int rc = pst_job_open(engine, pairs, &o, &job, err);

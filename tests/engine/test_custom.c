@@ -155,13 +155,7 @@ static pst_dataset *open_custom(const pst_custom *spec)
 
 static pst_job_options options(int batch)
 {
-    pst_job_options o;
-    pst_job_options_init(&o);
-    o.pipeline = KIT_PIPELINE;
-    o.batch = batch;
-    o.seed = 21;
-    o.epochs = 2;
-    return o;
+    return kit_options(KIT_PIPELINE, batch, 21, 2);
 }
 
 static int run_job(pst_dataset *data, const pst_job_options *o, uint64_t memory, ledger *l,

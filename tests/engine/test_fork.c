@@ -23,12 +23,7 @@ static atomic_ulong taken;
 
 static pst_job_options options(int batch)
 {
-    pst_job_options o;
-    pst_job_options_init(&o);
-    o.pipeline = KIT_PIPELINE;
-    o.batch = batch;
-    o.seed = 5;
-    return o;
+    return kit_options(KIT_PIPELINE, batch, 5, 0);
 }
 
 static int read_picture(void *user, int64_t id, pst_sink *sink, pst_error *err)

@@ -18,12 +18,7 @@ static pst_dataset *data;
 
 static pst_job_options options(const char *pipeline)
 {
-    pst_job_options o;
-    pst_job_options_init(&o);
-    o.pipeline = pipeline;
-    o.batch = BATCH;
-    o.seed = 3;
-    return o;
+    return kit_options(pipeline, BATCH, 3, 0);
 }
 
 static int said;

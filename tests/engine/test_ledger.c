@@ -61,12 +61,7 @@ static ledger collect(pst_engine *engine, kind k, int order, int world, int ends
 {
     ledger all = {0};
     for (int rank = 0; rank < world; rank++) {
-        pst_job_options o;
-        pst_job_options_init(&o);
-        o.pipeline = KIT_PIPELINE;
-        o.batch = BATCH;
-        o.seed = 7;
-        o.epochs = EPOCHS;
+        pst_job_options o = kit_options(KIT_PIPELINE, BATCH, 7, EPOCHS);
         o.order = order;
         o.rank = rank;
         o.world = world;

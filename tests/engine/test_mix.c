@@ -18,13 +18,7 @@ static pst_engine *engine;
 
 static pst_job_options options(const char *pipeline)
 {
-    pst_job_options o;
-    pst_job_options_init(&o);
-    o.pipeline = pipeline;
-    o.batch = BATCH;
-    o.seed = 17;
-    o.epochs = 2;
-    return o;
+    return kit_options(pipeline, BATCH, 17, 2);
 }
 
 /* Every sample as it is before mixing, by epoch and id. */

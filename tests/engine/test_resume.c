@@ -21,12 +21,7 @@ typedef struct blob {
 
 static pst_job_options options(int order, int rank, int world, int ends)
 {
-    pst_job_options o;
-    pst_job_options_init(&o);
-    o.pipeline = KIT_PIPELINE;
-    o.batch = BATCH;
-    o.seed = 11;
-    o.epochs = EPOCHS;
+    pst_job_options o = kit_options(KIT_PIPELINE, BATCH, 11, EPOCHS);
     o.order = order;
     o.rank = rank;
     o.world = world;

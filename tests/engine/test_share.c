@@ -26,45 +26,6 @@ typedef struct consumer {
     int answer;
 } consumer;
 
-static pst_engine *engine_with(int workers, uint64_t cache)
-{
-    pst_engine_options o;
-    pst_engine_options_init(&o);
-    o.workers = workers;
-    o.memory_bytes = 64 * MIB + cache;
-    o.cache_bytes = cache;
-    o.forms[2] = 1; /* augmented only */
-    pst_engine *engine = NULL;
-    pst_error err;
-    if (pst_engine_new(&o, &engine, &err) < 0) {
-        fprintf(stderr, "%s\n", err.message);
-        exit(1);
-    }
-    return engine;
-}
-
-static pst_job_options options(uint64_t seed, uint64_t epochs)
-{
-    pst_job_options o;
-    pst_job_options_init(&o);
-    o.pipeline = KIT_PIPELINE;
-    o.batch = BATCH;
-    o.seed = seed;
-    o.epochs = epochs;
-    o.order = PST_ORDER_READY;
-    o.sampling = PST_SAMPLING_OPPORTUNISTIC;
-    o.ready_depth = 1;
-    return o;
-}
-
-static uint32_t sum_of(const uint8_t *bytes, size_t size)
-{
-    uint32_t h = 2166136261u;
-    for (size_t i = 0; i < size; i++)
-        h = (h ^ bytes[i]) * 16777619u;
-    return h;
-}
-
 static void note(consumer *c, const pst_batch_desc *desc)
 {
     const int64_t *ids = pst_batch_data(desc, pst_batch_find(desc, "id"));
@@ -72,10 +33,10 @@ static void note(consumer *c, const pst_batch_desc *desc)
     const pst_field *image = pst_batch_find(desc, "image");
     for (uint32_t i = 0; i < desc->slots; i++) {
         size_t bytes;
-        const uint8_t *pixels = pst_batch_slot(desc, image, i, &bytes);
+        const void *pixels = pst_batch_slot(desc, image, i, &bytes);
         c->ids[c->count] = ids[i];
         c->numbers[c->count] = numbers[i];
-        c->crcs[c->count] = sum_of(pixels, bytes);
+        c->crcs[c->count] = pst_crc32c(0, pixels, bytes);
         c->epoch_of[c->count++] = desc->epoch;
     }
 }
@@ -165,12 +126,11 @@ static void jobs_of_different_speed_share(void)
     static const int paces[JOBS] = {1, 2, 3, 5};
     static const int cached[] = {5, 20, 40, 100}; /* percent of the samples */
     for (size_t k = 0; k < sizeof cached / sizeof *cached; k++) {
-        const uint64_t bytes = (uint64_t)IMAGES * (16 * 16 * 3 + 600) * (uint64_t)cached[k] / 100;
-        pst_engine *engine = engine_with(3, bytes + 64 * 1024);
+        pst_engine *engine = kit_sharing_engine(3, IMAGES * cached[k] / 100);
         consumer c[JOBS];
         pthread_t threads[JOBS];
         for (int i = 0; i < JOBS; i++) {
-            const pst_job_options o = options((uint64_t)i + 1, EPOCHS);
+            const pst_job_options o = kit_sharing_options(BATCH, (uint64_t)i + 1, EPOCHS);
             consumer_init(&c[i], kit_job(engine, data, &o), paces[i], EPOCHS);
         }
         for (int i = 0; i < JOBS; i++)
@@ -202,8 +162,8 @@ static void jobs_of_different_speed_share(void)
 
 static void a_job_alone_prepares_everything_and_keeps_nothing(void)
 {
-    pst_engine *engine = engine_with(2, MIB);
-    const pst_job_options o = options(1, 2);
+    pst_engine *engine = kit_sharing_engine(2, IMAGES);
+    const pst_job_options o = kit_sharing_options(BATCH, 1, 2);
     consumer c;
     consumer_init(&c, kit_job(engine, data, &o), 1, 2);
     consume(&c);
@@ -219,8 +179,9 @@ static void a_job_alone_prepares_everything_and_keeps_nothing(void)
 /* One job leaves in mid-epoch, another joins; the third goes on. */
 static void joining_and_leaving_in_mid_epoch(void)
 {
-    pst_engine *engine = engine_with(3, MIB);
-    const pst_job_options o = options(1, 3), p = options(2, 0);
+    pst_engine *engine = kit_sharing_engine(3, IMAGES);
+    const pst_job_options o = kit_sharing_options(BATCH, 1, 3),
+                          p = kit_sharing_options(BATCH, 2, 0);
     consumer stays, comes;
     pthread_t a, b;
     consumer_init(&stays, kit_job(engine, data, &o), 2, 3);
@@ -250,8 +211,8 @@ static void joining_and_leaving_in_mid_epoch(void)
 
 static void a_state_goes_on_with_what_is_left(void)
 {
-    pst_engine *engine = engine_with(3, MIB);
-    const pst_job_options o = options(1, 2);
+    pst_engine *engine = kit_sharing_engine(3, IMAGES);
+    const pst_job_options o = kit_sharing_options(BATCH, 1, 2);
     pst_job *other = kit_job(engine, data, &o);
     pst_job *job = kit_job(engine, data, &o);
     consumer c;
@@ -280,17 +241,17 @@ static void a_state_goes_on_with_what_is_left(void)
 
 static void what_it_cannot_go_with_is_said(void)
 {
-    pst_engine *engine = engine_with(1, MIB);
+    pst_engine *engine = kit_sharing_engine(1, IMAGES);
     pst_engine *without = kit_engine(1, 64 * MIB);
     pst_job *job;
     pst_error err;
-    pst_job_options o = options(1, 1);
+    pst_job_options o = kit_sharing_options(BATCH, 1, 1);
     o.order = PST_ORDER_STRICT;
     CHECK(pst_job_open(engine, data, &o, &job, &err) == -EINVAL && strstr(err.message, "ready"));
-    o = options(1, 1);
+    o = kit_sharing_options(BATCH, 1, 1);
     o.repeat = 2;
     CHECK(pst_job_open(engine, data, &o, &job, &err) == -EINVAL && strstr(err.message, "once"));
-    o = options(1, 1);
+    o = kit_sharing_options(BATCH, 1, 1);
     CHECK(pst_job_open(without, data, &o, &job, &err) == -EINVAL && strstr(err.message, "cache"));
     pst_engine_free(engine);
     pst_engine_free(without);

@@ -19,11 +19,9 @@ enum {
     MAIN = 4,   /* jobs that do all their epochs */
     GUESTS = 2, /* jobs that leave in mid-epoch */
     MEMBERS = MAIN + GUESTS,
-    ENTRY_BYTES = 1152, /* what the cache takes for 16 x 16 in RGB; checked below */
     NUMBERS = 16 * IMAGES * EPOCHS,
     WAIT_S = 60
 };
-#define MIB (1024ull * 1024)
 
 static char *folder;
 static pst_dataset *data;
@@ -57,35 +55,9 @@ static uint32_t draw(uint32_t below)
     return (uint32_t)((z ^ z >> 31) % below);
 }
 
-/* The share of the samples that the augmented form may keep is set by its part of the cache. */
-static pst_engine *engine_of(void)
+static pst_job *job_of(pst_engine *engine, uint64_t number)
 {
-    pst_engine_options o;
-    pst_engine_options_init(&o);
-    o.workers = 3;
-    o.cache_bytes = MIB;
-    o.memory_bytes = 64 * MIB + o.cache_bytes;
-    o.forms[2] = percent == 100 ? 1 : (double)IMAGES * percent / 100 * ENTRY_BYTES / (double)MIB;
-    pst_engine *engine = NULL;
-    pst_error err;
-    if (pst_engine_new(&o, &engine, &err) < 0) {
-        fprintf(stderr, "%s\n", err.message);
-        exit(1);
-    }
-    return engine;
-}
-
-static pst_job *job_of(pst_engine *engine, uint64_t number, uint64_t epochs)
-{
-    pst_job_options o;
-    pst_job_options_init(&o);
-    o.pipeline = KIT_PIPELINE;
-    o.batch = BATCH;
-    o.seed = number;
-    o.epochs = epochs;
-    o.order = PST_ORDER_READY;
-    o.sampling = PST_SAMPLING_OPPORTUNISTIC;
-    o.ready_depth = 1;
+    const pst_job_options o = kit_sharing_options(BATCH, number, EPOCHS);
     return kit_job(engine, data, &o);
 }
 
@@ -138,7 +110,7 @@ static void go(member *m, pst_engine *engine, int turn, uint64_t number)
     /* It comes back as another job of the same seed; what went on meanwhile is the others'. */
     m->from = turn + m->away;
     m->away = 0;
-    m->job = job_of(engine, number, EPOCHS);
+    m->job = job_of(engine, number);
     pst_error err;
     CHECKF(pst_job_load_state(m->job, state, bytes, &err) == 0, "%s", err.message);
 }
@@ -148,7 +120,7 @@ static void turn_of(member *m, pst_engine *engine, int turn, uint64_t number)
     if (m->done || turn < m->from)
         return;
     if (!m->job)
-        m->job = job_of(engine, number, EPOCHS);
+        m->job = job_of(engine, number);
     for (int i = 0; i < m->rate && !m->done; i++) {
         take(m);
         if (m->leaves && m->batches >= m->leaves)
@@ -226,14 +198,14 @@ static void check_engine(pst_engine *engine, const member *one)
     pst_job_stats_get(one->job, &s);
     const uint64_t most = (uint64_t)IMAGES * (uint64_t)percent / 100;
     CHECKF(s.form_entries[2] <= most, "%d %% cached: %d entries", percent, (int)s.form_entries[2]);
-    if (s.form_entries[2] && percent < 100)
-        CHECKF(s.form_bytes[2] / s.form_entries[2] == ENTRY_BYTES, "an entry takes %d bytes",
+    if (s.form_entries[2])
+        CHECKF(s.form_bytes[2] / s.form_entries[2] == KIT_ENTRY_BYTES, "an entry takes %d bytes",
                (int)(s.form_bytes[2] / s.form_entries[2]));
 }
 
 static void one_schedule(void)
 {
-    pst_engine *engine = engine_of();
+    pst_engine *engine = kit_sharing_engine(3, IMAGES * percent / 100);
     member all[MEMBERS];
     plan(all);
     for (int turn = 0, more = 1; more; turn++) {

@@ -71,15 +71,6 @@ static uint32_t content_crc(const pst_batch_desc *desc, uint32_t slot)
     return crc;
 }
 
-static void push(ledger *l, const line *one)
-{
-    if (l->count == l->cap) {
-        l->cap = l->cap ? 2 * l->cap : 256;
-        l->at = realloc(l->at, l->cap * sizeof *l->at);
-    }
-    l->at[l->count++] = *one;
-}
-
 static void note(ledger *l, const pst_batch_desc *desc, int rank)
 {
     const int64_t *ids = pst_batch_data(desc, pst_batch_find(desc, "id"));
@@ -90,7 +81,7 @@ static void note(ledger *l, const pst_batch_desc *desc, int rank)
                           ids[i],      content_crc(desc, i), valid[i]};
         counted += valid[i];
         if (valid[i])
-            push(l, &one);
+            ledger_push(l, &one);
     }
     CHECK(counted == desc->valid_slots);
     l->batches++;
@@ -288,7 +279,7 @@ static ledger expected(const group *g)
     ledger want = {0};
     for (size_t i = 0; i < model->count; i++)
         if (!g->s.skip || !is_bad[model->at[i].id])
-            push(&want, &model->at[i]);
+            ledger_push(&want, &model->at[i]);
     return want;
 }
 

@@ -19,35 +19,13 @@ static pst_dataset *data;
 
 static pst_job_options options(const char *pipeline)
 {
-    pst_job_options o;
-    pst_job_options_init(&o);
-    o.pipeline = pipeline;
-    o.batch = BATCH;
-    o.seed = 5;
-    o.epochs = EPOCHS;
-    return o;
-}
-
-static pst_engine *engine_with(int workers, uint64_t cache)
-{
-    pst_engine_options o;
-    pst_engine_options_init(&o);
-    o.workers = workers;
-    o.memory_bytes = 192 * MIB;
-    o.cache_bytes = cache;
-    pst_engine *engine;
-    pst_error err;
-    if (pst_engine_new(&o, &engine, &err) < 0) {
-        fprintf(stderr, "engine: %s\n", err.message);
-        exit(99);
-    }
-    return engine;
+    return kit_options(pipeline, BATCH, 5, EPOCHS);
 }
 
 static ledger run(const pst_job_options *o, int workers, uint64_t cache, pst_job_stats *stats)
 {
     ledger l = {0};
-    pst_engine *engine = engine_with(workers, cache);
+    pst_engine *engine = kit_cached_engine(workers, 192 * MIB, cache);
     pst_job *job = kit_job(engine, data, o);
     CHECK(kit_collect(job, 0, o->epochs, SIZE_MAX, &l) == 0);
     *stats = (pst_job_stats){.size = sizeof *stats};
@@ -143,7 +121,7 @@ static void workers_and_cache_change_no_byte(void)
 /* The decoded picture is the same with and without views, so one job finds what another made. */
 static void jobs_share_what_is_decoded(void)
 {
-    pst_engine *engine = engine_with(2, 16 * MIB);
+    pst_engine *engine = kit_cached_engine(2, 192 * MIB, 16 * MIB);
     pst_job_options plain = options(KIT_PIPELINE), views = options(PIPELINE);
     pst_job_stats stats = {.size = sizeof stats}, unused;
     plain.epochs = views.epochs = 1;

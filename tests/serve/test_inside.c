@@ -83,13 +83,8 @@ static pst_engine *client(void)
 
 static pst_job_options options(int order, uint64_t epochs)
 {
-    pst_job_options o;
-    pst_job_options_init(&o);
-    o.pipeline = KIT_PIPELINE;
-    o.batch = BATCH;
+    pst_job_options o = kit_options(KIT_PIPELINE, BATCH, 9, epochs);
     o.order = order;
-    o.epochs = epochs;
-    o.seed = 9;
     return o;
 }
 
