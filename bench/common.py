@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the benches share: running a program for its last JSON line, facts of the machine, medians."""
+"""What the benches share: running a program for its last JSON line, facts of the machine and of processes, medians."""
 import json
 import os
 import platform
@@ -27,6 +27,54 @@ def machine():
     except OSError:
         pass
     return {"cpu": model, "cores": len(os.sched_getaffinity(0)), "kernel": platform.release()}
+
+
+def stat_fields(pid):
+    """Of /proc/PID/stat, from the state on; None when there is no such process any more."""
+    try:
+        with open("/proc/%s/stat" % pid, encoding="ascii", errors="replace") as handle:
+            return handle.read().rpartition(")")[2].split()
+    except OSError:
+        return None
+
+
+def family(pid=None):
+    """A process, this one unless told, and its descendants."""
+    parents = {}
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        fields = stat_fields(name)
+        if fields:
+            parents[int(name)] = int(fields[1])
+    found = {pid or os.getpid()}
+    while True:
+        more = {child for child, parent in parents.items() if parent in found} - found
+        if not more:
+            return found
+        found |= more
+
+
+def cpu_seconds(pids=None):
+    """User and system seconds of processes, threads included; of this one and its descendants unless told."""
+    ticks = 0
+    for pid in family() if pids is None else pids:
+        fields = stat_fields(pid)
+        ticks += int(fields[11]) + int(fields[12]) if fields else 0
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def memory_bytes(kinds=("Pss",)):
+    """By kind of /proc/PID/smaps_rollup, of this process and its descendants."""
+    total = dict.fromkeys(kinds, 0)
+    for pid in family():
+        try:
+            with open("/proc/%d/smaps_rollup" % pid, encoding="ascii") as handle:
+                for line in handle:
+                    kind = line.split(":")[0]
+                    if kind in total:
+                        total[kind] += int(line.split()[1]) << 10
+        except OSError:
+            pass
+    return total
 
 
 def median(values):

@@ -20,10 +20,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
-#include <time.h>
 
 #include <jpeglib.h>
+
+#include "clocks.h"
 
 enum { PAD = 8, MAX_THREADS = 1024 };
 
@@ -225,25 +225,10 @@ static void *worker(void *arg)
 
 /* ---- running --------------------------------------------------------------------------------- */
 
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
-static double cpu_seconds(void)
-{
-    struct rusage use;
-    getrusage(RUSAGE_SELF, &use);
-    return (double)(use.ru_utime.tv_sec + use.ru_stime.tv_sec) +
-           (double)(use.ru_utime.tv_usec + use.ru_stime.tv_usec) * 1e-6;
-}
-
 static void measure(void)
 {
     static pthread_t threads[MAX_THREADS];
-    const double start = now(), cpu = cpu_seconds();
+    const double start = wall_seconds(), cpu = cpu_seconds();
     for (long i = 0; i < all.threads; i++) {
         if (pthread_create(&threads[i], NULL, worker, NULL) != 0) {
             fprintf(stderr, "decode_limit: cannot start thread %ld\n", i);
@@ -252,7 +237,7 @@ static void measure(void)
     }
     for (long i = 0; i < all.threads; i++)
         pthread_join(threads[i], NULL);
-    const double seconds = now() - start, cpu_s = cpu_seconds() - cpu;
+    const double seconds = wall_seconds() - start, cpu_s = cpu_seconds() - cpu;
     const size_t samples = all.count * (size_t)all.passes;
     printf("{\"samples\": %zu, \"failed\": %zu, \"threads\": %ld, \"seconds\": %.6f, "
            "\"samples_per_s\": %.2f, "

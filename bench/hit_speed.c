@@ -10,27 +10,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
-#include <time.h>
 
+#include "clocks.h"
 #include "penstock.h"
 
 enum { SIDE = 224, BYTES = SIDE * SIDE * 3, THREADS_MOST = 64, REPEATS = 5 };
-
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-static double cpu(void)
-{
-    struct rusage u;
-    getrusage(RUSAGE_SELF, &u);
-    return (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) +
-           1e-6 * (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec);
-}
 
 static void fail(const char *what)
 {
@@ -112,7 +96,7 @@ static double copy_speed(uint64_t samples, int threads, int batch)
     if (!from)
         fail("out of memory");
     memset(from, 7, samples * BYTES);
-    const double start = now();
+    const double start = wall_seconds();
     for (int i = 0; i < threads; i++) {
         c[i] = (copier){.from = from, .first = (uint64_t)i, .count = samples};
         c[i].step = (uint64_t)threads;
@@ -122,7 +106,7 @@ static double copy_speed(uint64_t samples, int threads, int batch)
     }
     for (int i = 0; i < threads; i++)
         pthread_join(c[i].thread, NULL);
-    const double seconds = now() - start;
+    const double seconds = wall_seconds() - start;
     free(from);
     return (double)samples * BYTES * REPEATS / seconds;
 }
@@ -161,10 +145,10 @@ int main(int argc, char **argv)
         take(second);
     const uint64_t before = prepared(second);
     uint64_t samples = 0, more;
-    const double start = now(), used = cpu();
+    const double start = wall_seconds(), used = cpu_seconds();
     while ((more = take(second)) > 0)
         samples += more;
-    const double seconds = now() - start, cpu_s = cpu() - used;
+    const double seconds = wall_seconds() - start, cpu_s = cpu_seconds() - used;
     const uint64_t made = prepared(second) - before;
     pst_job_close(first);
     pst_job_close(second);

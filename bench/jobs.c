@@ -16,9 +16,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <time.h>
 
+#include "clocks.h"
 #include "penstock.h"
 
 enum { JOBS_MOST = 16 };
@@ -38,21 +38,6 @@ typedef struct runner {
     pthread_t thread;
 } runner;
 
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-static double cpu(void)
-{
-    struct rusage u;
-    getrusage(RUSAGE_SELF, &u);
-    return (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) +
-           1e-6 * (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec);
-}
-
 static void rest(double seconds)
 {
     const struct timespec t = {(time_t)seconds, (long)(1e9 * (seconds - (double)(time_t)seconds))};
@@ -69,7 +54,7 @@ static void fail(const pst_error *err)
 static void *take(void *arg)
 {
     runner *r = arg;
-    double due = now();
+    double due = wall_seconds();
     pst_batch *batch;
     while (!atomic_load(r->stop)) {
         const int rc = pst_job_next(r->job, 100000000, &batch);
@@ -78,7 +63,7 @@ static void *take(void *arg)
         atomic_fetch_add(&r->samples, pst_batch_get(batch)->valid_slots);
         pst_batch_release(batch);
         due += r->pace;
-        rest(due - now());
+        rest(due - wall_seconds());
     }
     return NULL;
 }
@@ -122,7 +107,7 @@ typedef struct reading {
 
 static reading read_all(const setup *s, runner *r)
 {
-    reading x = {.at = now(), .cpu = cpu()};
+    reading x = {.at = wall_seconds(), .cpu = cpu_seconds()};
     for (int i = 0; i < s->jobs; i++) {
         pst_job_stats stats = {.size = sizeof stats};
         pst_job_stats_get(r[i].job, &stats);

@@ -25,34 +25,6 @@ LOOKS = 40  # at the memory, over an epoch
 BATCH = 256
 
 
-def tree(pid):
-    """A process and its descendants."""
-    found = [pid]
-    try:
-        for task in os.listdir("/proc/%d/task" % pid):
-            with open("/proc/%d/task/%s/children" % (pid, task), encoding="ascii") as handle:
-                for child in handle.read().split():
-                    found += tree(int(child))
-    except OSError:
-        pass
-    return found
-
-
-def pss_bytes(kinds=("Pss",)):
-    """By kind, of this process and of its descendants."""
-    total = dict.fromkeys(kinds, 0)
-    for pid in tree(os.getpid()):
-        try:
-            with open("/proc/%d/smaps_rollup" % pid, encoding="ascii") as handle:
-                for line in handle:
-                    kind = line.split(":")[0]
-                    if kind in total:
-                        total[kind] += int(line.split()[1]) << 10
-        except OSError:
-            pass
-    return total
-
-
 def make_folder(root, entries):
     """`entries` names for one picture."""
     from PIL import Image
@@ -90,7 +62,7 @@ def measured(name, folder, workers):
 
     torch.set_num_threads(1)
     data = datasets.ImageFolder(folder, transforms.Compose([transforms.Resize(16), transforms.ToTensor()]))
-    listed = pss_bytes()["Pss"]
+    listed = common.memory_bytes()["Pss"]
     if name == "torch":
         from torch.utils.data import DataLoader
     else:
@@ -103,7 +75,7 @@ def measured(name, folder, workers):
     every = max(1, steps // LOOKS)
     for step, _ in enumerate(loader):
         if step % every == every - 1 or step == steps - 1:
-            peak = max(peak, pss_bytes(("Pss", "Pss_Anon", "Pss_File", "Pss_Shmem")), key=lambda kinds: kinds["Pss"])
+            peak = max(peak, common.memory_bytes(("Pss", "Pss_Anon", "Pss_File", "Pss_Shmem")), key=lambda kinds: kinds["Pss"])
         if step == steps - 1:
             break
     result = {"name": name, "entries": len(data), "listed": listed, **peak, "seconds": time.perf_counter() - began}

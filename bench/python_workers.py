@@ -84,13 +84,9 @@ class Order(torch.utils.data.Sampler):
 
 
 def cpu_seconds():
-    """Of this process and its children, threads included."""
-    pids = [os.getpid()]
-    for task in os.listdir("/proc/self/task"):
-        with open("/proc/self/task/%s/children" % task, encoding="ascii") as handle:
-            pids += [int(pid) for pid in handle.read().split()]
+    """Of this process and its descendants, threads included; finer than common.cpu_seconds."""
     total = 0
-    for pid in pids:
+    for pid in common.family():
         for task in os.listdir("/proc/%d/task" % pid):
             with open("/proc/%d/task/%s/schedstat" % (pid, task), encoding="ascii") as handle:
                 total += int(handle.read().split()[0])

@@ -13,16 +13,11 @@ import json
 import os
 import statistics
 import subprocess
+import sys
 import tempfile
 
-PIPELINE = "decode | random_resized_crop(224) | hflip | normalize(imagenet)"
-
-
-def cpu_of(pid):
-    """User and system seconds of a process, threads included."""
-    with open(f"/proc/{pid}/stat", encoding="ascii") as handle:
-        fields = handle.read().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+sys.dont_write_bytecode = True
+import common
 
 
 def feed(args, *more):
@@ -51,9 +46,9 @@ def measure_cpu(args, daemon):
     pairs = []
     for _ in range(args.pairs):
         report, here = feed(args, "--epochs", str(args.epochs))
-        before = cpu_of(daemon.child.pid)
+        before = common.cpu_seconds([daemon.child.pid])
         other, there = feed(args, "--epochs", str(args.epochs), "--engine", f"unix:{daemon.dir}")
-        there += cpu_of(daemon.child.pid) - before
+        there += common.cpu_seconds([daemon.child.pid]) - before
         pairs.append((here / report["samples"] * 1e6, there / other["samples"] * 1e6))
     return pairs
 
@@ -81,7 +76,7 @@ def main():
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--step-ms", type=float, default=150)
-    parser.add_argument("--pipeline", default=PIPELINE)
+    parser.add_argument("--pipeline", default=common.PIPELINE)
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
     daemon = Daemon(args)

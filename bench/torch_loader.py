@@ -10,7 +10,6 @@ have passed, after as many as could have been prepared ahead. Between measuremen
 """
 import argparse
 import json
-import os
 import sys
 import time
 
@@ -18,8 +17,10 @@ import torch
 import torchvision
 from torchvision import io, transforms
 
+sys.dont_write_bytecode = True
+import common
+
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class Endless(torch.utils.data.Sampler):
@@ -65,33 +66,11 @@ def dataset(folder, decode):
     return torchvision.datasets.ImageFolder(folder, transforms.Compose(steps), loader=read_tensor)
 
 
-def family():
-    """This process and its children."""
-    me = os.getpid()
-    pids = [me]
-    for task in os.listdir("/proc/self/task"):
-        with open("/proc/self/task/%s/children" % task, encoding="ascii") as handle:
-            pids += [int(pid) for pid in handle.read().split()]
-    return pids
-
-
-def cpu_seconds():
-    ticks = 0
-    for pid in family():
-        try:
-            with open("/proc/%d/stat" % pid, encoding="ascii", errors="replace") as handle:
-                fields = handle.read().rpartition(")")[2].split()
-        except OSError:
-            continue
-        ticks += int(fields[11]) + int(fields[12])
-    return ticks / TICKS
-
-
 def measure(batches, ahead, workers, batch, seconds):
     """Batches come from the workers in turn, often several at once: only whole turns are counted."""
     for _ in range(ahead):
         next(batches)
-    start, cpu, count = time.perf_counter(), cpu_seconds(), 0
+    start, cpu, count = time.perf_counter(), common.cpu_seconds(), 0
     while True:
         for _ in range(workers):
             next(batches)
@@ -100,7 +79,7 @@ def measure(batches, ahead, workers, batch, seconds):
         if elapsed >= seconds:
             break
     samples = count * batch
-    return {"samples": samples, "seconds": elapsed, "samples_per_s": samples / elapsed, "cpu_s": cpu_seconds() - cpu}
+    return {"samples": samples, "seconds": elapsed, "samples_per_s": samples / elapsed, "cpu_s": common.cpu_seconds() - cpu}
 
 
 def main():

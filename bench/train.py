@@ -28,31 +28,10 @@ import torchvision
 from torchvision.transforms import v2
 
 sys.dont_write_bytecode = True
+import common
 from torch_loader import MEAN, STD, Endless, read_tensor
 
-PIPELINE = "decode | random_resized_crop(224) | hflip | normalize(imagenet)"
 ROWS = ("synthetic", "penstock", "cache", "torch-pil", "torch-io", "torch-u8", "alone")
-TICKS = os.sysconf("SC_CLK_TCK")
-
-
-def family_cpu_seconds():
-    """CPU seconds of this process and its children."""
-    parents, times = {}, {}
-    for name in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            with open(f"/proc/{name}/stat", encoding="ascii", errors="replace") as handle:
-                fields = handle.read().rpartition(")")[2].split()
-        except OSError:
-            continue
-        parents[int(name)] = int(fields[1])
-        times[int(name)] = (int(fields[11]) + int(fields[12])) / TICKS
-    total, me = 0.0, os.getpid()
-    for pid in times:
-        at = pid
-        while at not in (me, 0, 1) and at in parents:
-            at = parents[at]
-        total += times[pid] if at == me else 0.0
-    return total
 
 
 class BusyMeter(threading.Thread):
@@ -145,7 +124,7 @@ class TorchRow:
 def penstock_loader(args, cache):
     import penstock
 
-    return penstock.Loader(args.data, PIPELINE, args.batch, device="cuda", channels_last=True, drop_last=True,
+    return penstock.Loader(args.data, common.PIPELINE, args.batch, device="cuda", channels_last=True, drop_last=True,
                            workers=args.workers, memory=args.memory if cache else "8G", cache=args.cache if cache else 0)
 
 
@@ -193,14 +172,14 @@ def window(trainer, batches, name, args, busy):
     for _ in range(getattr(batches, "ahead", args.skip)):
         use(*next(batches))
     torch.cuda.synchronize()
-    cpu, begin, count = family_cpu_seconds(), time.perf_counter(), 0
+    cpu, begin, count = common.cpu_seconds(), time.perf_counter(), 0
     while time.perf_counter() - begin < args.seconds:
         use(*next(batches))
         count += args.batch
         if count % (8 * args.batch) == 0:
             torch.cuda.synchronize()
     torch.cuda.synchronize()
-    end, cpu = time.perf_counter(), family_cpu_seconds() - cpu
+    end, cpu = time.perf_counter(), common.cpu_seconds() - cpu
     pause(batches)
     return {"rate": count / (end - begin), "busy": busy.between(begin, end),
             "cpu_per_1000": cpu / count * 1000}

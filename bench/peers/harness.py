@@ -13,48 +13,11 @@ import sys
 import threading
 import time
 
-TICKS = os.sysconf("SC_CLK_TCK")
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+import common
+
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-
-
-def family():
-    """This process and its descendants."""
-    parents = {}
-    for name in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            with open(f"/proc/{name}/stat", encoding="ascii", errors="replace") as handle:
-                parents[int(name)] = int(handle.read().rpartition(")")[2].split()[1])
-        except OSError:
-            pass
-    found = {os.getpid()}
-    while True:
-        more = {pid for pid, parent in parents.items() if parent in found} - found
-        if not more:
-            return found
-        found |= more
-
-
-def cpu_seconds():
-    total = 0
-    for pid in family():
-        try:
-            with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as handle:
-                fields = handle.read().rpartition(")")[2].split()
-            total += int(fields[11]) + int(fields[12])
-        except OSError:
-            pass
-    return total / TICKS
-
-
-def pss_bytes():
-    total = 0
-    for pid in family():
-        try:
-            with open(f"/proc/{pid}/smaps_rollup", encoding="ascii") as handle:
-                total += next(int(line.split()[1]) for line in handle if line.startswith("Pss:")) << 10
-        except (OSError, StopIteration):
-            pass
-    return total
 
 
 class PeakMemory(threading.Thread):
@@ -66,7 +29,7 @@ class PeakMemory(threading.Thread):
 
     def run(self):
         while not self.stop.wait(0.25):
-            self.peak = max(self.peak, pss_bytes())
+            self.peak = max(self.peak, common.memory_bytes()["Pss"])
 
 
 def paths_in(folder):
@@ -112,18 +75,18 @@ def measure(module, args):
     memory = PeakMemory()
     for _ in range(args.skip):
         next(batches)
-    cpu, begin, count = cpu_seconds(), time.perf_counter(), 0
+    cpu, begin, count = common.cpu_seconds(), time.perf_counter(), 0
     while time.perf_counter() - begin < args.seconds:
         next(batches)
         count += args.batch
-    took, cpu = time.perf_counter() - begin, cpu_seconds() - cpu
+    took, cpu = time.perf_counter() - begin, common.cpu_seconds() - cpu
     memory.start()  # after the timed window: reading smaps costs the contender CPU
     for _ in range(max(2, args.skip // 2)):
         next(batches)
     memory.stop.set()
     memory.join()
     return {"rate": count / took, "cpu_per_1000": cpu / count * 1000, "first_batch_s": first,
-            "peak_pss": max(memory.peak, pss_bytes())}
+            "peak_pss": max(memory.peak, common.memory_bytes()["Pss"])}
 
 
 def main(module):
