@@ -39,13 +39,11 @@ def option_fields(header):
 
 
 def check_settings(root):
-    path = os.path.join(root, "include", "penstock.h")
-    if not os.path.exists(path):
-        return
-    page = csource.read(root, os.path.join("docs", "settings.md"))
-    for struct, field in option_fields(csource.read(root, os.path.join("include", "penstock.h"))):
-        if "`%s`" % field not in page:
-            yield "docs/settings.md: %s of %s is missing" % (field, struct)
+    for path in csource.files(root, ("include",), (".h",)):
+        page = csource.read(root, os.path.join("docs", "settings.md"))
+        for struct, field in option_fields(csource.read(root, path)):
+            if "`%s`" % field not in page:
+                yield "docs/settings.md: %s of %s is missing" % (field, struct)
 
 
 def check_environment(root):

@@ -42,7 +42,7 @@ exports() {
         echo "build-lint/gcc has no libpenstock.so"
         return 1
     fi
-    tools/check_symbols.sh "$library" include/penstock.h
+    tools/check_symbols.sh "$library" include/penstock.h include/penstock/*.h
 }
 
 manuals() {

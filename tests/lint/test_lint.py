@@ -160,8 +160,9 @@ class Symbols(Tree):
         library = os.path.join(self.root, "lib.so")
         code, said = self.run_tool(["cc", "-shared", "-fPIC", "-fvisibility=hidden", "-o", library, path])
         self.assertEqual(code, 0, said)
-        header = self.put("penstock.h", "#define PST_API\nPST_API int\npst_one(int a,\n    int b);\nPST_API const char *pst_two(void);\n")
-        return self.run_tool([os.path.join(TOOLS, "check_symbols.sh"), library, header])
+        header = self.put("penstock.h", "#define PST_API\nPST_API int\npst_one(int a,\n    int b);\n")
+        part = self.put("penstock/part.h", "PST_API const char *pst_two(void);\n")
+        return self.run_tool([os.path.join(TOOLS, "check_symbols.sh"), library, header, part])
 
     EXPORT = '__attribute__((visibility("default"))) '
 
@@ -189,6 +190,10 @@ class Docs(Tree):
 
     def test_setting_left_out(self):
         self.put("include/penstock.h", self.HEADER)
+        self.refuses(self.TOOL, "docs/settings.md", "`batch`\n", "depth of pst_job_options is missing")
+
+    def test_setting_of_a_part_left_out(self):
+        self.put("include/penstock/part.h", self.HEADER)
         self.refuses(self.TOOL, "docs/settings.md", "`batch`\n", "depth of pst_job_options is missing")
 
     def test_all_settings(self):
