@@ -232,13 +232,13 @@ static uint32_t copy_seen(psti_share_seat *seat, uint32_t n, const uint8_t *seen
     memset(seat->seen, 0, words * sizeof *seat->seen);
     if (!seen)
         return n;
+    for (uint32_t byte = 0; byte < (n + 7) / 8; byte++)
+        seat->seen[byte / 8] |= (uint64_t)seen[byte] << (byte % 8 * 8);
+    if (n % 64)
+        seat->seen[words - 1] &= ((uint64_t)1 << n % 64) - 1;
     uint32_t left = n;
-    for (uint32_t i = 0; i < n; i++) {
-        if (!(seen[i / 8] >> (i & 7) & 1))
-            continue;
-        seat->seen[i >> 6] |= (uint64_t)1 << (i & 63);
-        left--;
-    }
+    for (size_t i = 0; i < words; i++)
+        left -= (uint32_t)__builtin_popcountll(seat->seen[i]);
     return left;
 }
 

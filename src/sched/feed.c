@@ -252,7 +252,7 @@ void psti_feed_close(psti_feed *feed)
     pthread_mutex_lock(&pool->lock);
     feed->closing = true;
     cancel_all_locked(feed);
-    while (feed->inflight > 0)
+    while (feed->inflight > 0 || feed->epoch_making)
         pthread_cond_wait(&pool->room, &pool->lock);
     unlink_locked(feed);
     group_leave_locked(feed);

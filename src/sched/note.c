@@ -42,7 +42,7 @@ static run *run_of_locked(psti_feed *feed, uint64_t epoch, int *rc)
     *rc = 0;
     if (!r && epoch == feed->next_epoch && epoch < feed->end_epoch) {
         pst_error err;
-        r = run_new_locked(feed, epoch, NULL, &err);
+        r = run_new(feed, epoch, NULL, &err);
         if (!r) {
             *rc = err.code;
             return NULL;
@@ -221,7 +221,7 @@ int psti_feed_adopt(psti_feed *feed, psti_feed *old_feed, pst_error *err)
     pthread_mutex_lock(&feed->pool->lock);
     if (old) {
         const psti_state from = {.prefix = old->base_prefix, .used = old->base};
-        r = run_new_locked(feed, old->number, &from, &why);
+        r = run_new(feed, old->number, &from, &why);
         if (r && carry_over(r, old) < 0) {
             psti_fail(&why, -ENOMEM, "job", NULL, "out of memory while going on with the epoch");
             run_unref_locked(r);

@@ -206,10 +206,14 @@ static void *work_loop(void *arg)
     psti_pool *pool = w->pool;
     pthread_mutex_lock(&pool->lock);
     while (!pool->stopping) {
+        if (task_make_epoch_locked(pool))
+            continue;
         send_ahead_locked(pool);
         task *t = take_locked(pool, false);
         if (!t)
             t = take_locked(pool, true);
+        if (!t && task_make_epoch_locked(pool)) /* this very look may have asked for one */
+            continue;
         if (!t) {
             const uint64_t since = pool->reading ? psti_now_ns() : 0;
             pool->idle++;

@@ -154,27 +154,17 @@ int psti_feed_progress(psti_feed *feed, psti_state *out)
     return rc;
 }
 
-/* A failure leaves the feed as it was. */
-static int resume_locked(psti_feed *feed, const psti_state *from, pst_error *err)
+/* r: NULL if everything was handed over. */
+static void resume_locked(psti_feed *feed, uint64_t epoch, run *r)
 {
-    run *r = NULL;
-    if (from->epoch < feed->end_epoch) { /* else everything was handed over */
-        pst_error why;
-        psti_error_clear(&why);
-        r = run_new_locked(feed, from->epoch, from, &why);
-        if (!r) {
-            if (err)
-                *err = why;
-            return why.code;
-        }
-    }
     cancel_all_locked(feed);
     feed->error.code = 0;
     feed->resumed = true;
     feed->runs = r;
     feed->run_count = r != NULL;
-    feed->next_epoch = from->epoch + (r != NULL);
-    return 0;
+    feed->next_epoch = epoch + (r != NULL);
+    if (r)
+        run_begin_locked(r);
 }
 
 int psti_feed_resume(psti_feed *feed, const psti_state *state, pst_error *err)
@@ -184,17 +174,23 @@ int psti_feed_resume(psti_feed *feed, const psti_state *state, pst_error *err)
     psti_state from = *state;
     if (!from.used)
         from.prefix += from.share;
-    int rc = 0;
+    pst_error why;
+    psti_error_clear(&why);
+    run *r = from.epoch < feed->end_epoch ? run_new(feed, from.epoch, &from, &why) : NULL;
     pthread_mutex_lock(&pool->lock);
-    if (feed->batches > 0) {
-        rc = psti_fail(err, -EBUSY, "state", NULL,
-                       "a state can only be loaded before the first batch is taken");
-    } else {
-        rc = group_return_locked(feed, err);
-        if (rc == 0)
-            rc = resume_locked(feed, &from, err);
+    if (!why.code && feed->batches > 0)
+        psti_fail(&why, -EBUSY, "state", NULL,
+                  "a state can only be loaded before the first batch is taken");
+    if (!why.code)
+        group_return_locked(feed, &why);
+    if (!why.code) {
+        resume_locked(feed, from.epoch, r);
         pool_pump_locked(pool);
+    } else if (r) {
+        run_unref_locked(r);
     }
     pthread_mutex_unlock(&pool->lock);
-    return rc;
+    if (why.code && err)
+        *err = why;
+    return why.code;
 }

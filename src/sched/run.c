@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Runs: one epoch of a feed in progress. A run knows its order and deal, how far it was dispatched,
- * which batches are ready, and what was consumed. Everything here is under pool->lock. */
+ * which batches are ready, and what was consumed. A run is made without a lock; once it has begun,
+ * everything is under pool->lock. */
 #include <assert.h>
 #include <errno.h>
 #include <string.h>
@@ -22,12 +23,13 @@ static void run_free(run *r)
     psti_free(r->skipped);
     psti_free(r->skipped_share);
     psti_free(r->rest);
+    psti_free(r->others);
     psti_free(r);
 }
 
 static int run_tables(run *r, const psti_state *from)
 {
-    psti_feed *feed = r->feed;
+    const psti_feed *feed = r->feed;
     if (feed->way == QUEUE) {
         r->cell_count = feed->outstanding_max + 1;
         r->cells = psti_calloc(PSTI_MEM_SCHED, (size_t)r->cell_count, sizeof *r->cells);
@@ -79,12 +81,17 @@ static int run_deal(run *r, const psti_state *from, pst_error *err)
     return 0;
 }
 
-run *run_new_locked(psti_feed *feed, uint64_t number, const psti_state *from, pst_error *err)
+static int no_memory(uint64_t number, pst_error *err)
+{
+    return psti_fail(err, -ENOMEM, "epoch", NULL, "out of memory while starting epoch %llu",
+                     (unsigned long long)number);
+}
+
+run *run_new(psti_feed *feed, uint64_t number, const psti_state *from, pst_error *err)
 {
     run *r = psti_calloc(PSTI_MEM_SCHED, 1, sizeof *r);
     if (!r) {
-        psti_fail(err, -ENOMEM, "epoch", NULL, "out of memory while starting epoch %llu",
-                  (unsigned long long)number);
+        no_memory(number, err);
         return NULL;
     }
     r->feed = feed;
@@ -93,21 +100,24 @@ run *run_new_locked(psti_feed *feed, uint64_t number, const psti_state *from, ps
     int rc = run_deal(r, from, err);
     if (rc == 0)
         rc = psti_epoch_open(feed->spec.order, number, &r->epoch, err);
-    if (rc == 0 && feed->group && (rc = group_epoch_locked(r)) < 0)
-        psti_fail(err, rc, "epoch", NULL, "out of memory while starting epoch %llu",
-                  (unsigned long long)number);
-    if (rc == 0 && (rc = run_tables(r, from)) < 0)
-        psti_fail(err, rc, "epoch", NULL, "out of memory while starting epoch %llu",
-                  (unsigned long long)number);
+    if (rc == 0 && feed->group && group_others(r, &r->others) < 0)
+        rc = no_memory(number, err);
+    if (rc == 0 && run_tables(r, from) < 0)
+        rc = no_memory(number, err);
     for (int64_t i = 0; rc == 0 && from && i < from->skipped_count; i++)
-        if ((rc = run_note_skip_locked(r, from->skipped[i], -1)) < 0)
-            psti_fail(err, rc, "epoch", NULL, "out of memory while starting epoch %llu",
-                      (unsigned long long)number);
+        if (run_note_skip_locked(r, from->skipped[i], -1) < 0)
+            rc = no_memory(number, err);
     if (rc < 0) {
         run_free(r);
         return NULL;
     }
     return r;
+}
+
+void run_begin_locked(run *r)
+{
+    if (r->feed->group)
+        group_epoch_locked(r);
 }
 
 void run_unref_locked(run *r)

@@ -149,6 +149,8 @@ struct run {
     bool cancelled;
     psti_share_pick pick; /* feeds of a group: what is sent out next, if anything is picked */
     bool picked;
+    uint8_t *others; /* feeds of a group, until the run begins: samples that are not its own, a bit
+                        each; NULL: all are */
     pst_error error; /* ends the run once what is ready is handed over; code 0 = none */
 
     cell *cells; /* QUEUE: ring of cell_count */
@@ -260,6 +262,9 @@ struct psti_feed {
     uint64_t next_epoch, end_epoch;
     atomic_bool resumed; /* counter-like: workers read it without the lock */
     bool closing, started;
+    /* What opening an epoch computes can take long, so a worker does it without the lock. Asked
+     * for; under way. */
+    bool epoch_wanted, epoch_making;
     int64_t inflight;
     pst_error error;
 
@@ -379,7 +384,10 @@ int gather_seal(pst_batch *block, psti_feed *feed, pst_error *err);
 void mix_batch(const psti_feed *feed, pst_batch *block);
 
 /* run.c */
-run *run_new_locked(psti_feed *feed, uint64_t number, const psti_state *from, pst_error *err);
+/* Needs no lock, and may take a second for a million samples. A feed has at most two runs: the
+ * caller sees to it that it is wanted, and begins it. */
+run *run_new(psti_feed *feed, uint64_t number, const psti_state *from, pst_error *err);
+void run_begin_locked(run *r);
 void run_unref_locked(run *r);
 void run_cancel_locked(run *r);
 void run_settled_locked(run *r, int64_t samples); /* delivered or bad */
@@ -397,6 +405,8 @@ void place_bad(worker *w, task *t, pst_error *err);
 
 /* task.c */
 task *task_aim_locked(psti_feed *feed);
+/* Makes an epoch that was asked for, if any was; lets go of the lock meanwhile. */
+bool task_make_epoch_locked(psti_pool *pool);
 void task_runnable_locked(task *t); /* its bytes are there, or it is for a worker to fetch them */
 /* False when the task was sent off again to be read. */
 bool task_run(worker *w, task *t);
@@ -475,7 +485,8 @@ void reading_ends_locked(psti_pool *pool, uint64_t bytes);
 /* group.c: jobs that share preparations */
 int group_join(psti_feed *feed, pst_error *err);
 void group_leave_locked(psti_feed *feed);
-int group_epoch_locked(run *r); /* the run's epoch begins */
+int group_others(const run *r, uint8_t **out); /* run.others; needs no lock. 0 or -ENOMEM */
+void group_epoch_locked(run *r);               /* the run's epoch begins */
 /* The feed goes on from a state: it may have consumed what is there now. */
 int group_return_locked(psti_feed *feed, pst_error *err);
 bool group_pick_locked(run *r);        /* chooses what is sent out next; false: not now */

@@ -19,28 +19,94 @@ void task_runnable_locked(task *t)
     pool_signal_locked(t->feed->pool);
 }
 
+/* Whether all that was begun is sent out and one more may begin. */
+static bool epoch_is_due_locked(const psti_feed *feed)
+{
+    if (feed->run_count >= 2 || feed->next_epoch >= feed->end_epoch || feed->error.code)
+        return false;
+    for (const run *r = feed->runs; r; r = r->next)
+        if (!run_dispatched_all(r) || r->error.code)
+            return false;
+    return true;
+}
+
+/* NULL: it could not be made, feed->error says why. */
+static void epoch_begin_locked(psti_feed *feed, run *r)
+{
+    if (r) {
+        run **at = &feed->runs;
+        while (*at)
+            at = &(*at)->next;
+        *at = r;
+        feed->next_epoch++;
+        feed->run_count++;
+        run_begin_locked(r);
+    }
+    feed_wake(feed);
+}
+
+/* Groups look their share up, weighted orders draw; the others' epochs are there at once. */
+static bool epoch_takes_time(const psti_feed *feed)
+{
+    return feed->group || !psti_order_invertible(feed->spec.order);
+}
+
 /* The run that has something left to send out; starts the next epoch when the last one is sent. */
 static run *run_to_dispatch_locked(psti_feed *feed)
 {
-    run **at = &feed->runs;
-    for (; *at; at = &(*at)->next)
-        if (!run_dispatched_all(*at))
-            return *at;
-    if (feed->run_count >= 2 || feed->next_epoch >= feed->end_epoch || feed->error.code)
+    for (run *r = feed->runs; r; r = r->next)
+        if (!run_dispatched_all(r))
+            return r;
+    if (feed->epoch_making || feed->epoch_wanted || !epoch_is_due_locked(feed))
         return NULL;
-    for (const run *r = feed->runs; r; r = r->next)
-        if (r->error.code)
-            return NULL;
-    run *r = run_new_locked(feed, feed->next_epoch, NULL, &feed->error);
-    if (!r) {
-        feed_wake(feed);
+    if (epoch_takes_time(feed)) {
+        feed->epoch_wanted = true;
+        pool_signal_locked(feed->pool);
         return NULL;
     }
-    feed->next_epoch++;
-    feed->run_count++;
-    *at = r;
-    feed_wake(feed);
-    return run_dispatched_all(r) ? NULL : r;
+    run *r = run_new(feed, feed->next_epoch, NULL, &feed->error);
+    epoch_begin_locked(feed, r);
+    return r && !run_dispatched_all(r) ? r : NULL;
+}
+
+/* Makes an epoch that was asked for, without the lock. Meanwhile the feed may have been sent
+ * elsewhere: then it was in vain. */
+static void make_epoch_locked(psti_feed *feed)
+{
+    psti_pool *pool = feed->pool;
+    const uint64_t number = feed->next_epoch;
+    pst_error err;
+    psti_error_clear(&err);
+    feed->epoch_making = true;
+    pthread_mutex_unlock(&pool->lock);
+    run *r = run_new(feed, number, NULL, &err);
+    pthread_mutex_lock(&pool->lock);
+    feed->epoch_making = false;
+    if (!feed->closing && feed->next_epoch == number && epoch_is_due_locked(feed)) {
+        if (!r)
+            feed->error = err;
+        epoch_begin_locked(feed, r);
+    } else if (r) {
+        run_unref_locked(r);
+    }
+    if (feed->closing)
+        pthread_cond_broadcast(&pool->room);
+    else
+        pool_pump_locked(pool);
+}
+
+bool task_make_epoch_locked(psti_pool *pool)
+{
+    for (psti_feed *feed = pool->feeds; feed; feed = feed->next) {
+        if (!feed->epoch_wanted)
+            continue;
+        feed->epoch_wanted = false;
+        if (feed->closing || !epoch_is_due_locked(feed))
+            continue;
+        make_epoch_locked(feed);
+        return true;
+    }
+    return false;
 }
 
 /* FIXED: the batch that the next share index goes into. */

@@ -239,6 +239,85 @@ static void a_state_goes_on_with_what_is_left(void)
     pst_engine_free(engine);
 }
 
+/* Two ranks and a job of one: each rank gets its part, both together every sample once an epoch. */
+static void ranks_that_share_get_their_parts(void)
+{
+    enum { WORLD = 2, ALL = WORLD + 1 };
+    pst_engine *engine = kit_sharing_engine(3, IMAGES / 2);
+    consumer c[ALL];
+    pthread_t threads[ALL];
+    for (int i = 0; i < ALL; i++) {
+        pst_job_options o = kit_sharing_options(BATCH, 5, 3);
+        o.rank = i < WORLD ? i : 0;
+        o.world = i < WORLD ? WORLD : 1;
+        o.ends = PST_ENDS_SHORT;
+        consumer_init(&c[i], kit_job(engine, data, &o), 1, 3);
+    }
+    for (int i = 0; i < ALL; i++)
+        CHECK(pthread_create(&threads[i], NULL, consume, &c[i]) == 0);
+    for (int i = 0; i < ALL; i++)
+        pthread_join(threads[i], NULL);
+    check_whole(&c[WORLD]);
+    int seen[3][IMAGES] = {0}, wrong = 0;
+    for (int i = 0; i < WORLD; i++) {
+        CHECK(c[i].count >= 3 * (IMAGES / WORLD - BATCH));
+        for (size_t k = 0; k < c[i].count; k++)
+            seen[c[i].epoch_of[k]][c[i].ids[k]]++;
+    }
+    for (int e = 0; e < 3; e++)
+        for (int i = 0; i < IMAGES; i++)
+            wrong += seen[e][i] != 1;
+    CHECKF(wrong == 0, "%d samples not exactly once", wrong);
+    CHECK(check_alike(&c[0], &c[WORLD]) > 0 && check_alike(&c[1], &c[WORLD]) > 0);
+    check_engine(engine);
+    for (int i = 0; i < ALL; i++) {
+        pst_job_close(c[i].job);
+        consumer_fini(&c[i]);
+    }
+    pst_engine_free(engine);
+}
+
+static uint8_t *picture;
+static size_t picture_bytes;
+
+static int read_picture(void *user, int64_t id, pst_sink *sink, pst_error *err)
+{
+    (void)user, (void)err;
+    pst_sink_int(sink, 1, id % CLASSES);
+    return pst_sink_bytes(sink, 0, picture, picture_bytes);
+}
+
+/* Workers open a rank's epochs without the lock, whatever happens to the job meanwhile. There are
+ * so many samples that this takes a while. */
+static void epochs_that_are_given_up_while_they_are_opened(void)
+{
+    pst_custom many;
+    pst_dataset *pictures;
+    pst_custom_init(&many);
+    many.count = 20000;
+    many.name = "many";
+    many.read = read_picture;
+    picture = kit_jpeg(20, 20, 1, false, &picture_bytes);
+    CHECK(pst_dataset_custom(&many, &pictures, NULL) == 0);
+    pst_engine *engine = kit_sharing_engine(3, IMAGES);
+    pst_job_options o = kit_sharing_options(BATCH, 5, 0);
+    o.world = 2;
+    pst_job *job = kit_job(engine, pictures, &o);
+    for (uint64_t i = 0; i < 30; i++) {
+        pst_batch *batch;
+        CHECK(pst_job_set_epoch(job, 100 + i) == 0); /* a worker begins with it */
+        pst_job_close(kit_job(engine, pictures, &o));
+        CHECK(pst_job_set_epoch(job, i) == 0);
+        CHECK(pst_job_next(job, -1, &batch) == 1 && pst_batch_get(batch)->epoch == i);
+        pst_batch_release(batch);
+    }
+    pst_job_close(job);
+    check_engine(engine);
+    pst_engine_free(engine);
+    pst_dataset_close(pictures);
+    free(picture);
+}
+
 static void what_it_cannot_go_with_is_said(void)
 {
     pst_engine *engine = kit_sharing_engine(1, IMAGES);
@@ -266,6 +345,8 @@ int main(void)
     RUN(jobs_of_different_speed_share);
     RUN(joining_and_leaving_in_mid_epoch);
     RUN(a_state_goes_on_with_what_is_left);
+    RUN(ranks_that_share_get_their_parts);
+    RUN(epochs_that_are_given_up_while_they_are_opened);
     RUN(what_it_cannot_go_with_is_said);
     pst_dataset_close(data);
     kit_remove(folder);
