@@ -249,6 +249,15 @@ int kit_collect(pst_job *job, int rank, uint64_t epochs, size_t max_batches, led
     return 0;
 }
 
+uint32_t kit_samples(const pst_batch_desc *desc, kit_sample *out)
+{
+    const int64_t *ids = pst_batch_data(desc, pst_batch_find(desc, "id"));
+    const int64_t *numbers = pst_batch_data(desc, pst_batch_find(desc, "preparation"));
+    for (uint32_t i = 0; i < desc->slots; i++)
+        out[i] = (kit_sample){desc->epoch, ids[i], numbers[i], slot_crc(desc, i)};
+    return desc->slots;
+}
+
 void ledger_free(ledger *l)
 {
     free(l->at);

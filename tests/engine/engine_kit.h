@@ -21,6 +21,13 @@ typedef struct line {
     bool valid;
 } line;
 
+/* One sample of a job that shares. */
+typedef struct kit_sample {
+    uint64_t epoch;
+    int64_t id, number; /* number: of its preparation */
+    uint32_t crc;
+} kit_sample;
+
 typedef struct ledger {
     line *at;
     size_t count, cap;
@@ -54,6 +61,8 @@ pst_job *kit_job(pst_engine *engine, pst_dataset *data, const pst_job_options *o
 /* Appends what the job delivers, at most max_batches. Returns the last answer of pst_job_next: 0
  * after the epochs, or an error. */
 int kit_collect(pst_job *job, int rank, uint64_t epochs, size_t max_batches, ledger *out);
+/* What a batch of a job that shares holds; how many. */
+uint32_t kit_samples(const pst_batch_desc *desc, kit_sample *out);
 void ledger_free(ledger *l);
 /* Without padding, sorted by epoch, id, crc. */
 void ledger_sort(ledger *l);

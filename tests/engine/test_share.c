@@ -19,44 +19,21 @@ typedef struct consumer {
     pst_job *job;
     int pace; /* batches between two short rests: how fast it is beside others */
     uint64_t epochs;
-    int64_t *ids, *numbers;
-    uint32_t *crcs;
-    uint64_t *epoch_of;
+    kit_sample *got;
     size_t count;
     int answer;
 } consumer;
 
-static void note(consumer *c, const pst_batch_desc *desc)
-{
-    const int64_t *ids = pst_batch_data(desc, pst_batch_find(desc, "id"));
-    const int64_t *numbers = pst_batch_data(desc, pst_batch_find(desc, "preparation"));
-    const pst_field *image = pst_batch_find(desc, "image");
-    for (uint32_t i = 0; i < desc->slots; i++) {
-        size_t bytes;
-        const void *pixels = pst_batch_slot(desc, image, i, &bytes);
-        c->ids[c->count] = ids[i];
-        c->numbers[c->count] = numbers[i];
-        c->crcs[c->count] = pst_crc32c(0, pixels, bytes);
-        c->epoch_of[c->count++] = desc->epoch;
-    }
-}
-
 static void consumer_init(consumer *c, pst_job *job, int pace, uint64_t epochs)
 {
-    const size_t most = IMAGES * (epochs + 1);
     *c = (consumer){.job = job, .pace = pace, .epochs = epochs};
-    c->ids = calloc(most, sizeof *c->ids);
-    c->numbers = calloc(most, sizeof *c->numbers);
-    c->crcs = calloc(most, sizeof *c->crcs);
-    c->epoch_of = calloc(most, sizeof *c->epoch_of);
+    c->got = calloc(IMAGES * (epochs + 1), sizeof *c->got);
 }
 
 static void consumer_fini(consumer *c)
 {
-    free(c->ids);
-    free(c->numbers);
-    free(c->crcs);
-    free(c->epoch_of);
+    pst_job_close(c->job);
+    free(c->got);
 }
 
 static void *consume(void *arg)
@@ -69,7 +46,7 @@ static void *consume(void *arg)
             ended++;
             continue;
         }
-        note(c, pst_batch_get(batch));
+        c->count += kit_samples(pst_batch_get(batch), &c->got[c->count]);
         for (volatile int spin = 0; spin < 20000 * c->pace; spin++)
             continue;
         pst_batch_release(batch);
@@ -85,8 +62,8 @@ static void check_whole(const consumer *c)
     for (uint64_t e = 0; e < c->epochs; e++) {
         memset(seen, 0, sizeof seen);
         for (size_t i = 0; i < c->count; i++)
-            if (c->epoch_of[i] == e)
-                seen[c->ids[i]]++;
+            if (c->got[i].epoch == e)
+                seen[c->got[i].id]++;
         int wrong = 0;
         for (int i = 0; i < IMAGES; i++)
             wrong += seen[i] != 1;
@@ -95,7 +72,7 @@ static void check_whole(const consumer *c)
     size_t twice = 0;
     for (size_t i = 0; i < c->count; i++)
         for (size_t j = 0; j < i; j++)
-            twice += c->numbers[i] == c->numbers[j];
+            twice += c->got[i].number == c->got[j].number;
     CHECKF(twice == 0, "%zu preparations came twice", twice);
 }
 
@@ -105,9 +82,9 @@ static int check_alike(const consumer *a, const consumer *b)
     int shared = 0;
     for (size_t i = 0; i < a->count; i++)
         for (size_t j = 0; j < b->count; j++)
-            if (a->numbers[i] == b->numbers[j]) {
+            if (a->got[i].number == b->got[j].number) {
                 shared++;
-                CHECK(a->ids[i] == b->ids[j] && a->crcs[i] == b->crcs[j]);
+                CHECK(a->got[i].id == b->got[j].id && a->got[i].crc == b->got[j].crc);
             }
     return shared;
 }
@@ -151,10 +128,8 @@ static void jobs_of_different_speed_share(void)
         CHECKF(hits > 0 && shared > 0, "%d %% cached: nothing was shared", cached[k]);
         CHECK(prepared + hits >= (uint64_t)JOBS * EPOCHS * IMAGES);
         check_engine(engine);
-        for (int i = 0; i < JOBS; i++) {
-            pst_job_close(c[i].job);
+        for (int i = 0; i < JOBS; i++)
             consumer_fini(&c[i]);
-        }
         check_engine(engine);
         pst_engine_free(engine);
     }
@@ -171,7 +146,6 @@ static void a_job_alone_prepares_everything_and_keeps_nothing(void)
     pst_job_stats s = {.size = sizeof s};
     pst_job_stats_get(c.job, &s);
     CHECK(s.shared_hits == 0 && s.form_entries[2] == 0 && s.preparations >= 2 * IMAGES);
-    pst_job_close(c.job);
     consumer_fini(&c);
     pst_engine_free(engine);
 }
@@ -202,8 +176,6 @@ static void joining_and_leaving_in_mid_epoch(void)
     check_whole(&comes);
     check_alike(&stays, &comes);
     check_engine(engine);
-    pst_job_close(stays.job);
-    pst_job_close(comes.job);
     consumer_fini(&stays);
     consumer_fini(&comes);
     pst_engine_free(engine);
@@ -220,7 +192,7 @@ static void a_state_goes_on_with_what_is_left(void)
     for (int i = 0; i < 7; i++) {
         pst_batch *batch;
         CHECK(pst_job_next(job, -1, &batch) == 1);
-        note(&c, pst_batch_get(batch));
+        c.count += kit_samples(pst_batch_get(batch), &c.got[c.count]);
         pst_batch_release(batch);
     }
     uint8_t state[16384];
@@ -232,7 +204,6 @@ static void a_state_goes_on_with_what_is_left(void)
     CHECKF(pst_job_load_state(c.job, state, bytes, &err) == 0, "%s", err.message);
     consume(&c);
     check_whole(&c);
-    pst_job_close(c.job);
     pst_job_close(other);
     consumer_fini(&c);
     check_engine(engine);
@@ -262,7 +233,7 @@ static void ranks_that_share_get_their_parts(void)
     for (int i = 0; i < WORLD; i++) {
         CHECK(c[i].count >= 3 * (IMAGES / WORLD - BATCH));
         for (size_t k = 0; k < c[i].count; k++)
-            seen[c[i].epoch_of[k]][c[i].ids[k]]++;
+            seen[c[i].got[k].epoch][c[i].got[k].id]++;
     }
     for (int e = 0; e < 3; e++)
         for (int i = 0; i < IMAGES; i++)
@@ -270,10 +241,8 @@ static void ranks_that_share_get_their_parts(void)
     CHECKF(wrong == 0, "%d samples not exactly once", wrong);
     CHECK(check_alike(&c[0], &c[WORLD]) > 0 && check_alike(&c[1], &c[WORLD]) > 0);
     check_engine(engine);
-    for (int i = 0; i < ALL; i++) {
-        pst_job_close(c[i].job);
+    for (int i = 0; i < ALL; i++)
         consumer_fini(&c[i]);
-    }
     pst_engine_free(engine);
 }
 

@@ -28,12 +28,6 @@ static pst_dataset *data;
 static uint64_t seed;
 static int percent;
 
-typedef struct sample {
-    uint64_t epoch;
-    int64_t id, number;
-    uint32_t crc;
-} sample;
-
 typedef struct member {
     pst_job *job;
     int rate, from; /* batches a turn; the turn it comes in */
@@ -42,7 +36,7 @@ typedef struct member {
     int batches;    /* taken so far */
     uint64_t ended; /* epochs */
     bool done;
-    sample *got;
+    kit_sample *got;
     size_t count;
 } member;
 
@@ -61,20 +55,6 @@ static pst_job *job_of(pst_engine *engine, uint64_t number)
     return kit_job(engine, data, &o);
 }
 
-static void note(member *m, const pst_batch_desc *desc)
-{
-    const int64_t *ids = pst_batch_data(desc, pst_batch_find(desc, "id"));
-    const int64_t *numbers = pst_batch_data(desc, pst_batch_find(desc, "preparation"));
-    const pst_field *image = pst_batch_find(desc, "image");
-    for (uint32_t i = 0; i < desc->slots; i++) {
-        size_t bytes;
-        const void *pixels = pst_batch_slot(desc, image, i, &bytes);
-        CHECK(m->count < (size_t)IMAGES * (EPOCHS + 1));
-        m->got[m->count++] =
-            (sample){desc->epoch, ids[i], numbers[i], pst_crc32c(0, pixels, bytes)};
-    }
-}
-
 /* One batch, or the end of an epoch. */
 static void take(member *m)
 {
@@ -90,7 +70,9 @@ static void take(member *m)
         m->ended++;
         return;
     }
-    note(m, pst_batch_get(batch));
+    const pst_batch_desc *desc = pst_batch_get(batch);
+    CHECK(m->count + desc->slots <= (size_t)IMAGES * (EPOCHS + 1));
+    m->count += kit_samples(desc, &m->got[m->count]);
     pst_batch_release(batch);
     m->batches++;
 }
@@ -166,13 +148,13 @@ static void check_epochs(const member *m, bool whole)
  * Returns how many deliveries were of a preparation that another had, too. */
 static int check_numbers(const member *all)
 {
-    static sample first[NUMBERS];
+    static kit_sample first[NUMBERS];
     static int taker[NUMBERS];
     int shared = 0;
     memset(taker, 0, sizeof taker);
     for (int k = 0; k < MEMBERS; k++)
         for (size_t i = 0; i < all[k].count; i++) {
-            const sample *s = &all[k].got[i];
+            const kit_sample *s = &all[k].got[i];
             if (s->number < 0 || s->number >= NUMBERS) {
                 CHECKF(false, "preparation %lld", (long long)s->number);
                 continue;
