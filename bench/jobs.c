@@ -4,12 +4,14 @@
  *
  *   jobs DATA [--jobs N] [--how shared|plain|apart] [--samples-cached SHARE] [--workers N]
  *        [--seconds S] [--skip S] [--batch B] [--pipeline TEXT] [--paces 1,2,3,5] [--forms E:D:A]
- *        [--cache BYTES]
+ *        [--cache BYTES] [--skip-samples N] [--samples N] [--take each|turn]
  *
  * Prints one line of JSON: samples a second together and of each job, CPU seconds per 1,000, how
  * many samples were prepared for each one delivered. What comes before --skip seconds does not
- * count. Paces: job i waits so long after each batch that its rate is in that proportion; 0: as
- * fast as it can. */
+ * count; --skip-samples and --samples count deliveries to all jobs instead of seconds, so that a
+ * busy machine measures the same part of the run as a quiet one. --take turn: one thread takes a
+ * batch of each job in turn, so that jobs are equal however busy the machine is. Paces: job i waits
+ * so long after each batch that its rate is in that proportion; 0: as fast as it can. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -26,8 +28,10 @@ enum { JOBS_MOST = 16 };
 typedef struct setup {
     const char *data, *how, *pipeline;
     int jobs, workers, batch;
+    bool turn; /* one thread takes of all jobs */
     double cached, seconds, skip, pace[JOBS_MOST], forms[3];
-    double memory, cache; /* bytes; cache: in place of `cached`, if not 0 */
+    double memory, cache;         /* bytes; cache: in place of `cached`, if not 0 */
+    double skip_samples, samples; /* in place of skip and seconds, if not 0 */
 } setup;
 
 typedef struct runner {
@@ -36,6 +40,7 @@ typedef struct runner {
     atomic_uint_fast64_t samples;
     atomic_bool *stop;
     pthread_t thread;
+    struct runner *next;
 } runner;
 
 static void rest(double seconds)
@@ -51,20 +56,37 @@ static void fail(const pst_error *err)
     exit(1);
 }
 
+static bool take_one(runner *r)
+{
+    pst_batch *batch;
+    if (pst_job_next(r->job, 100000000, &batch) != 1)
+        return false;
+    atomic_fetch_add(&r->samples, pst_batch_get(batch)->valid_slots);
+    pst_batch_release(batch);
+    return true;
+}
+
 static void *take(void *arg)
 {
     runner *r = arg;
     double due = wall_seconds();
-    pst_batch *batch;
     while (!atomic_load(r->stop)) {
-        const int rc = pst_job_next(r->job, 100000000, &batch);
-        if (rc != 1)
+        if (!take_one(r))
             continue;
-        atomic_fetch_add(&r->samples, pst_batch_get(batch)->valid_slots);
-        pst_batch_release(batch);
         due += r->pace;
         rest(due - wall_seconds());
     }
+    return NULL;
+}
+
+/* An epoch's end is nobody's batch, but it comes to all jobs alike. */
+static void *take_in_turn(void *arg)
+{
+    runner *first = arg;
+    while (!atomic_load(first->stop))
+        for (runner *r = first; r; r = r->next)
+            while (!take_one(r) && !atomic_load(r->stop))
+                ;
     return NULL;
 }
 
@@ -140,6 +162,20 @@ static void report(const setup *s, runner *r, const reading *a, const reading *b
            (unsigned long long)stats.form_entries[2], (unsigned long long)stats.evictions);
 }
 
+/* So many seconds, or until so many samples were delivered. */
+static void wait_for(const setup *s, runner *r, double seconds, double samples)
+{
+    double seen = 0;
+    while (samples > 0 && seen < samples) {
+        rest(0.005);
+        seen = 0;
+        for (int i = 0; i < s->jobs; i++)
+            seen += (double)atomic_load(&r[i].samples);
+    }
+    if (samples <= 0)
+        rest(seconds);
+}
+
 static void run(const setup *s)
 {
     pst_error err;
@@ -161,15 +197,18 @@ static void run(const setup *s)
         r[i].pace = s->pace[i];
         r[i].stop = &stop;
     }
-    for (int i = 0; i < s->jobs; i++)
-        pthread_create(&r[i].thread, NULL, take, &r[i]);
-    rest(s->skip);
+    for (int i = 0; i + 1 < s->jobs; i++)
+        r[i].next = &r[i + 1];
+    const int threads = s->turn ? 1 : s->jobs;
+    for (int i = 0; i < threads; i++)
+        pthread_create(&r[i].thread, NULL, s->turn ? take_in_turn : take, &r[i]);
+    wait_for(s, r, s->skip, s->skip_samples);
     const reading a = read_all(s, r);
-    rest(s->seconds);
+    wait_for(s, r, s->seconds, s->samples > 0 ? s->skip_samples + s->samples : 0);
     const reading b = read_all(s, r);
     report(s, r, &a, &b);
     atomic_store(&stop, true);
-    for (int i = 0; i < s->jobs; i++)
+    for (int i = 0; i < threads; i++)
         pthread_join(r[i].thread, NULL);
     for (int i = 0; i < s->jobs; i++)
         pst_job_close(r[i].job);
@@ -225,6 +264,12 @@ int main(int argc, char **argv)
             s.seconds = atof(value);
         else if (strcmp(name, "--skip") == 0)
             s.skip = atof(value);
+        else if (strcmp(name, "--skip-samples") == 0)
+            s.skip_samples = atof(value);
+        else if (strcmp(name, "--samples") == 0)
+            s.samples = atof(value);
+        else if (strcmp(name, "--take") == 0)
+            s.turn = strcmp(value, "turn") == 0;
         else if (strcmp(name, "--paces") == 0)
             list_of(value, s.pace, JOBS_MOST);
         else if (strcmp(name, "--forms") == 0)

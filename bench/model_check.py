@@ -2,14 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """The model's predictions beside what the engine does: 1 and 4 jobs, the splits that make sense for each, three cache sizes.
 
-    bench/model_check.py --build DIR --photos DIR [--samples 2000] [--rounds 1] [--seconds 5] [--skip 8] [--out FILE]
+    bench/model_check.py --build DIR --photos DIR [--samples 4000] [--rounds 3] [--skip 1.5] [--epochs 1] [--out FILE]
+                         [--jobs 1 4] [--sizes 75 200 500]
 
 The data lies in the page cache, so cores are the limit. For each number of jobs and cache size costs are measured by the
 library (bench/plan_at, as `penstock plan` does), then each split is run (bench/jobs --forms), one job with plain sampling,
 several with sharing; where a split leaves augmented samples no room, the jobs do not share. Told are the mean size of the
 errors, the correlation of predicted and measured rates, and how much is lost where the split that the model likes best is
 taken instead of the best measured: by the clock, and by CPU time, which holds on a busy machine, too. With several rounds,
-the median of each point.
+the median of each point. Each run is measured over whole epochs, once the cache is filled.
 """
 import argparse
 import math
@@ -23,7 +24,7 @@ import many_jobs
 
 # Encoded samples save reading alone: from the page cache they are what no cache is, one of them is enough.
 SPLITS = {1: ("1:0:0", "0:0.5:0", "0:1:0"), 4: ("0:0:1", "0:0.25:0.75", "0:0.5:0.5", "0:0.75:0.25", "0:1:0")}
-SIZES = (75e6, 200e6, 500e6)
+SIZES = (75, 200, 500)
 ERROR, CORRELATION, REGRET = 0.10, 0.95, 0.05
 MEASURED = ("measured", "by_cpu")  # by the clock; what all cores would give at the CPU seconds that a sample took
 
@@ -32,8 +33,9 @@ def measure(args, tools, links, jobs, size, split):
     """Samples a second of all jobs together."""
     shares = float(split.split(":")[2]) > 0
     command = [tools["jobs"], links, "--jobs", str(jobs), "--how", "shared" if jobs > 1 and shares else "plain", "--cache",
-               "%.0f" % size, "--forms", split, "--workers", str(args.workers), "--batch", str(args.batch),
-               "--seconds", str(args.seconds), "--skip", str(args.skip)]
+               "%.0f" % size, "--forms", split, "--workers", str(args.workers), "--batch", str(args.batch), "--take", "turn",
+               "--skip-samples", "%.0f" % (args.skip * jobs * args.samples), "--samples",
+               "%.0f" % (args.epochs * jobs * args.samples)]
     return common.last_json(command)
 
 
@@ -55,9 +57,11 @@ def check(args, tools, links, jobs, size):
     for row in rows:
         for key in ("predicted", *MEASURED):
             row[key] = common.median(row[key])
-        print("%d jobs  %4.0f MB  %-12s predicted %6.0f  measured %6.0f  %+5.1f %%  by CPU time %6.0f  %+5.1f %%" % (
-            jobs, size / 1e6, row["split"], row["predicted"], row["measured"], 100 * error(row, "measured"), row["by_cpu"],
-            100 * error(row, "by_cpu")), flush=True)
+        print("%d jobs  %4.0f MB  %-12s predicted %6.0f  measured %6.0f  %+5.1f %%  by CPU time %6.0f  %+5.1f %%  "
+              "preparations %.3f / %.3f  decoded %.3f" % (
+                  jobs, size / 1e6, row["split"], row["predicted"], row["measured"], 100 * error(row, "measured"),
+                  row["by_cpu"], 100 * error(row, "by_cpu"), row["predicted_preparations"], row["prepared"],
+                  row["from_decoded"]), flush=True)
     pick = max(rows, key=lambda row: row["predicted"])
     regret = {"jobs": jobs, "cache_bytes": size, "pick": pick["split"]}
     for key in MEASURED:
@@ -79,7 +83,8 @@ def correlation(rows, key):
 def tell(rows, regrets):
     summary = {}
     for key in MEASURED:
-        of = {"all": rows, **{"%d jobs" % jobs: [row for row in rows if row["jobs"] == jobs] for jobs in SPLITS}}
+        of = {"all": rows, **{"%d jobs" % jobs: [row for row in rows if row["jobs"] == jobs]
+                              for jobs in sorted({row["jobs"] for row in rows})}}
         summary[key] = {name: {"mean_error": sum(abs(error(row, key)) for row in part) / len(part),
                                "correlation": correlation(part, key)} for name, part in of.items()}
         summary[key]["worst_regret"] = max(one[key] for one in regrets)
@@ -93,13 +98,15 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", required=True, help="the build folder, with bench/jobs and bench/plan_at")
     parser.add_argument("--photos", default=os.environ.get("PENSTOCK_PHOTOS"))
-    parser.add_argument("--samples", type=int, default=2000)
+    parser.add_argument("--samples", type=int, default=4000)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--batch", type=int, default=32)
-    parser.add_argument("--rounds", type=int, default=1)
-    parser.add_argument("--seconds", type=float, default=5)
-    parser.add_argument("--skip", type=float, default=8)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--skip", type=float, default=1.5, help="epochs of each job before what is measured")
+    parser.add_argument("--epochs", type=float, default=1, help="epochs of each job that are measured")
     parser.add_argument("--plan-seconds", type=float, default=3)
+    parser.add_argument("--jobs", type=int, nargs="+", choices=sorted(SPLITS), default=sorted(SPLITS))
+    parser.add_argument("--sizes", type=float, nargs="+", metavar="MB", default=SIZES, help="of the cache")
     parser.add_argument("--out")
     args = parser.parse_args()
     if not args.photos:
@@ -109,9 +116,9 @@ def main():
     rows, regrets = [], []
     with tempfile.TemporaryDirectory(prefix="model-check-") as folder:
         links = many_jobs.make_set(args.photos, folder, args.samples)[0]
-        for jobs in SPLITS:
-            for size in SIZES:
-                found, regret = check(args, tools, links, jobs, size)
+        for jobs in args.jobs:
+            for size in args.sizes:
+                found, regret = check(args, tools, links, jobs, 1e6 * size)
                 rows += found
                 regrets.append(regret)
     summary = tell(rows, regrets)
