@@ -55,7 +55,7 @@ typedef struct pst_plan_inputs {
     double augment_s; /* decoded to augmented */
     double keep_s;    /* keeping an augmented sample */
     double finish_s;  /* augmented to its place in the batch */
-    double other_s; /* the engine's own work: not measured, a figure that holds on most machines */
+    double other_s;   /* the engine's own work: choosing, counting, placing, handing over */
     double source_bytes_s, memory_bytes_s;
     int source; /* pst_plan_source */
     double consumer[PST_PLAN_JOBS];

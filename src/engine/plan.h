@@ -14,6 +14,11 @@ typedef struct source_rate {
  * thread, besides the reader's own. */
 int source_measure(psti_dataset *data, const field_choice *choice, uint64_t seed, double seconds,
                    source_rate *out, pst_error *err);
+/* CPU seconds that an engine with so many workers takes for a sample beside what is done to the
+ * sample itself, measured by running one for so many seconds; 0 = that cannot be said.
+ * decoded_bytes: of a sample in that form, 0 = none. */
+double own_work(pst_dataset *data, const pst_plan_options *opts, double decoded_bytes, int workers,
+                double seconds);
 /* The n-th of the samples to be looked at: spread over the dataset, none twice before all were
  * there once. */
 int64_t plan_pick(int64_t count, uint64_t seed, int64_t n);

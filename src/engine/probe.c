@@ -5,13 +5,13 @@
  * stages; only the clock differs. Caller's thread, no lock. */
 #include <errno.h>
 #include <string.h>
-#include <time.h>
 
+#include "core/clock.h"
 #include "engine/engine_priv.h"
 #include "engine/probe.h"
 
 enum {
-    KEEP = 64 << 20,  /* bytes that work and kit may hold */
+    KEEP = 4 << 20,   /* bytes that work and kit may hold between samples, as a worker's */
     STORE = 128 << 20 /* most for kept pictures of a group */
 };
 
@@ -34,13 +34,6 @@ struct probe {
     psti_input inputs[PSTI_FIELDS_MAX];
     kept kept[PROBE_GROUP];
 };
-
-static double cpu_now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
 
 int probe_new(psti_dataset *data, const field_choice *choice, const psti_plan *plan, uint64_t seed,
               size_t ring, probe **out)
@@ -139,6 +132,14 @@ static psti_rng_key key_of(const probe *p, int64_t id, uint64_t epoch)
     return (psti_rng_key){.seed = p->seed, .epoch = epoch, .id = (uint64_t)id};
 }
 
+/* What a worker does once a sample is placed: memory beyond what it may keep is given back. */
+static double clear(probe *p)
+{
+    const double since = psti_cpu_s();
+    psti_work_clear(p->work, &p->kit, KEEP);
+    return psti_cpu_s() - since;
+}
+
 static int steps(probe *p, bool decoded_only)
 {
     int rc = 1;
@@ -163,7 +164,7 @@ static void keep_augmented(probe *p, probe_cost *c)
 {
     const psti_plan_output *outputs;
     const int count = psti_plan_outputs(p->plan, &outputs);
-    const double since = cpu_now();
+    const double since = psti_cpu_s();
     for (int i = 0; i < count; i++) {
         const psti_field *field = psti_work_field(p->work, i);
         if (!p->inputs[outputs[i].input].bytes || !field || !field->data)
@@ -173,14 +174,14 @@ static void keep_augmented(probe *p, probe_cost *c)
             memcpy(to, field->data, field->bytes);
         c->augmented += (double)field->bytes;
     }
-    c->keep_s = cpu_now() - since;
+    c->keep_s = psti_cpu_s() - since;
 }
 
 static void finish(probe *p, probe_cost *c)
 {
     const psti_plan_output *outputs;
     const int count = psti_plan_outputs(p->plan, &outputs);
-    const double since = cpu_now();
+    const double since = psti_cpu_s();
     for (int i = 0; i < count; i++) {
         int64_t shape[PST_MAX_RANK];
         if (!p->inputs[outputs[i].input].bytes)
@@ -191,28 +192,28 @@ static void finish(probe *p, probe_cost *c)
             psti_work_finish(p->work, &p->kit, i, to);
         c->out += (double)bytes;
     }
-    c->finish_s = cpu_now() - since;
+    c->finish_s = psti_cpu_s() - since;
 }
 
 static void from_encoded(probe *p, int64_t id, uint64_t epoch, probe_cost *c)
 {
     const psti_rng_key key = key_of(p, id, epoch);
-    double since = cpu_now();
+    double since = psti_cpu_s();
     c->rc = read_sample(p, id, c);
-    c->read_s = cpu_now() - since;
+    c->read_s = psti_cpu_s() - since;
     if (c->rc < 0)
         return;
-    since = cpu_now();
+    since = psti_cpu_s();
     psti_work_set_id(p->work, id);
     c->rc = psti_work_start(p->work, &p->kit, p->plan, &key, p->inputs, NULL);
     if (c->rc == 0)
         c->rc = steps(p, false);
-    c->crop_s = cpu_now() - since;
+    c->crop_s = psti_cpu_s() - since;
     if (c->rc == 0) {
         finish(p, c);
         keep_augmented(p, c);
     }
-    psti_work_clear(p->work, &p->kit, KEEP);
+    c->crop_s += clear(p);
 }
 
 /* ---- by way of the decoded form -------------------------------------------------------------- */
@@ -247,7 +248,7 @@ static void make_decoded(probe *p, int64_t id, uint64_t epoch, kept *k, probe_co
     probe_cost ignored = {0};
     if (c->rc < 0 || read_sample(p, id, &ignored) < 0)
         return;
-    const double since = cpu_now();
+    const double since = psti_cpu_s();
     psti_work_set_id(p->work, id);
     int rc = psti_work_start(p->work, &p->kit, p->plan, &key, p->inputs, NULL);
     if (rc == 0)
@@ -258,22 +259,22 @@ static void make_decoded(probe *p, int64_t id, uint64_t epoch, kept *k, probe_co
         rc = keep_decoded(p, k, c);
     if (rc < 0)
         c->decoded = 0;
-    c->full_s = cpu_now() - since;
-    psti_work_clear(p->work, &p->kit, KEEP);
+    c->full_s = psti_cpu_s() - since;
+    clear(p); /* the way from there, which follows in an engine, has it */
 }
 
 static void from_decoded(probe *p, int64_t id, uint64_t epoch, const kept *k, probe_cost *c)
 {
     const psti_rng_key key = key_of(p, id, epoch);
-    const double since = cpu_now();
+    const double since = psti_cpu_s();
     psti_work_set_id(p->work, id);
     int rc = psti_work_start_decoded(p->work, &p->kit, p->plan, &key, p->inputs, k->picture, NULL);
     if (rc == 0)
         rc = steps(p, false);
-    c->augment_s = cpu_now() - since;
     if (rc < 0)
         c->decoded = 0;
-    psti_work_clear(p->work, &p->kit, KEEP);
+    clear(p);
+    c->augment_s = psti_cpu_s() - since;
 }
 
 /* ---- a group --------------------------------------------------------------------------------- */

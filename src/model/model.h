@@ -23,7 +23,8 @@ enum { PSTI_MODEL_JOBS = 64 };
  * takes them. Zeroes stand for the figures of the sampler's own simulation. */
 typedef struct psti_model_sharing {
     double spread; /* equal jobs on one permutation: how far the last is behind the first, as a
-                      share of an epoch (0 = 0.02); the bound is reached at a = spread */
+                      share of an epoch (0 = 0.02); the bound is reached at a = spread. A running
+                      engine knows it */
     double reach;  /* other jobs: the cached share at which half of the possible gain is reached
                       (0 = 0.035) */
     /* Measured by an engine while it ran with this share of the samples cached in augmented form;
@@ -110,13 +111,6 @@ void psti_model_solve(const psti_model_input *in, psti_model_answer *out);
  * augmented form. 1 for a single job. */
 double psti_model_preparations(const psti_model_sharing *sharing, const double *rates, int jobs,
                                double cached);
-
-/* What one use of an entry of the mean size saves, in seconds of what limits the throughput; never
- * negative. A cache ranks entries of all forms by value * uses per second / bytes. For an entry
- * whose own cost is known: prices.cpu * CPU seconds saved / cores + prices.source * source seconds
- * saved. */
-void psti_model_values(const psti_model_input *in, const psti_model_answer *at,
-                       double value[PSTI_MODEL_FORMS]);
 
 /* Total rates after a change, solved anew; gain is new / old - 1. */
 typedef enum psti_model_change {

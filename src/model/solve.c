@@ -185,18 +185,6 @@ static psti_model_prices prices(const psti_model_input *in, const psti_model_spl
     return (psti_model_prices){.cpu = cpu, .source = 1 - cpu};
 }
 
-void psti_model_values(const psti_model_input *in, const psti_model_answer *at,
-                       double value[PSTI_MODEL_FORMS])
-{
-    const double cpu = at->prices.cpu / in->cores, source = at->prices.source;
-    const prep_cost prep = model_prep(in, at->rate.entries[E], at->rate.entries[D]);
-    value[E] = cpu * in->read_s + source * model_source_s(in);
-    value[D] = in->bytes[D] > 0 ? value[E] + cpu * (in->crop_s - in->augment_s) : 0;
-    value[A] = in->jobs > 1 ? cpu * prep.cpu_s + source * prep.source_s : 0;
-    for (int form = 0; form < PSTI_MODEL_FORMS; form++)
-        value[form] = value[form] > 0 ? value[form] : 0;
-}
-
 /* ---- the answer ------------------------------------------------------------------------------ */
 
 static void find_best(const psti_model_input *in, search *s)

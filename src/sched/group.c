@@ -19,7 +19,11 @@ struct group {
     int users;
     double made_s, bytes; /* of a preparation and of its entry, running means */
     double rate;          /* deliveries a second to all its feeds; 0 = not known yet */
+    double spread;        /* how far feeds of one order are apart, in epochs; the widest, fading */
 };
+
+/* Of the widest spread seen, from one look to the next: half of it after some seven seconds. */
+static const double FADING = 0.98;
 
 /* ---- joining and leaving --------------------------------------------------------------------- */
 
@@ -395,14 +399,39 @@ void group_end(task *t)
     t->pick.kind = PSTI_SHARE_NONE;
 }
 
+/* How far the feed is behind the first of those that go through the same permutation, in epochs.
+ * Under the cache's lock. */
+static double behind(const psti_pool *pool, const psti_feed *feed)
+{
+    psti_share_member mine, other;
+    uint64_t first = 0;
+    psti_share_member_get(feed->group->share, feed->member, &mine);
+    for (const psti_feed *f = pool->feeds; f; f = f->next) {
+        if (f->group != feed->group)
+            continue;
+        psti_share_member_get(f->group->share, f->member, &other);
+        if (other.order == mine.order && other.delivered > first)
+            first = other.delivered;
+    }
+    return mine.length && first > mine.delivered
+               ? (double)(first - mine.delivered) / (double)mine.length
+               : 0;
+}
+
 void group_rates_locked(const psti_pool *pool)
 {
     for (group *g = pool->groups; g; g = g->next) {
-        double rate = 0;
-        for (const psti_feed *f = pool->feeds; f; f = f->next)
-            rate += f->group == g ? f->rate : 0;
+        double rate = 0, spread = 0;
         psti_cache_lock(pool->cache);
+        for (const psti_feed *f = pool->feeds; f; f = f->next) {
+            if (f->group != g)
+                continue;
+            const double lag = behind(pool, f);
+            rate += f->rate;
+            spread = lag > spread ? lag : spread;
+        }
         g->rate = rate;
+        g->spread = spread > FADING * g->spread ? spread : FADING * g->spread;
         psti_cache_unlock(pool->cache);
     }
 }
@@ -412,9 +441,9 @@ uint64_t group_targets_locked(const psti_pool *pool)
     uint64_t all = 0;
     for (const group *g = pool->groups; g; g = g->next) {
         psti_cache_lock(pool->cache); /* workers write it */
-        const double bytes = g->bytes;
+        const double bytes = g->bytes, spread = g->spread;
         psti_cache_unlock(pool->cache);
-        const uint64_t one = worth_plan_locked(pool, g, bytes);
+        const uint64_t one = worth_plan_locked(pool, g, bytes, spread);
         all = one > UINT64_MAX - all ? UINT64_MAX : all + one;
     }
     return all;

@@ -232,6 +232,40 @@ static void *work_loop(void *arg)
     return NULL;
 }
 
+/* ---- measuring ------------------------------------------------------------------------------- */
+
+double worker_begin(const worker *w)
+{
+    return atomic_load_explicit(&w->pool->clocked, memory_order_relaxed) ? psti_cpu_s() : 0;
+}
+
+void worker_end(worker *w, double since)
+{
+    if (since <= 0)
+        return;
+    const double before = atomic_load_explicit(&w->samples_s, memory_order_relaxed);
+    atomic_store_explicit(&w->samples_s, before + psti_cpu_s() - since, memory_order_relaxed);
+}
+
+void psti_pool_clock(psti_pool *pool)
+{
+    atomic_store_explicit(&pool->clocked, true, memory_order_relaxed);
+}
+
+void psti_pool_times_get(const psti_pool *pool, psti_pool_times *out)
+{
+    *out = (psti_pool_times){0};
+    for (int i = 0; i < pool->worker_count; i++) {
+        const worker *w = &pool->workers[i];
+        clockid_t clock;
+        struct timespec t;
+        if (!w->started || pthread_getcpuclockid(w->thread, &clock) || clock_gettime(clock, &t))
+            continue;
+        out->cpu_s += (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+        out->samples_s += atomic_load_explicit(&w->samples_s, memory_order_relaxed);
+    }
+}
+
 /* ---- making and freeing ------------------------------------------------------------------------
  */
 
@@ -266,7 +300,7 @@ static size_t keep_per_worker(uint64_t memory, int workers)
  * 64 MiB for each thread, where no budget sees it; malloc_trim does not reach the top of a thread's
  * heap. Fixed thresholds turn that off. They hold for the whole process; who set them in the
  * environment keeps them. */
-static void tame_the_heap(void)
+void psti_heap_tame(void)
 {
     if (getenv("GLIBC_TUNABLES") || getenv("MALLOC_MMAP_THRESHOLD_") ||
         getenv("MALLOC_TRIM_THRESHOLD_"))
@@ -279,7 +313,7 @@ static int start(psti_pool *pool, const psti_pool_spec *spec, pst_error *err)
 {
     if (spec->workers == 0)
         return 0;
-    tame_the_heap();
+    psti_heap_tame();
     const uint64_t cache = spec->cache_bytes == PST_CACHE_AUTO ? 0 : spec->cache_bytes;
     const uint64_t memory = spec->memory_bytes - cache;
     pool->keep = keep_per_worker(memory, spec->workers);

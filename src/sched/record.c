@@ -90,6 +90,7 @@ int record_fill(record *rec, psti_feed *feed, const task *t, worker *w, uint64_t
         rc = PST_EBUDGET;
     if (rc < 0 || (rc = psti_buf_need(PSTI_MEM_SCHED, &rec->data, total)) < 0)
         return rc;
+    const double clock = worker_begin(w);
     for (int i = 0; i < feed->outputs; i++) {
         uint8_t *dst = rec->data.data + rec->offset[i];
         if (output_read(feed, i))
@@ -97,6 +98,7 @@ int record_fill(record *rec, psti_feed *feed, const task *t, worker *w, uint64_t
         else
             value_write(feed, i, t, dst);
     }
+    worker_end(w, clock);
     rec->id = t->id;
     rec->position = t->position;
     rec->share = t->share;

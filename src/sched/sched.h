@@ -31,6 +31,17 @@ typedef struct psti_pool_spec {
 uint64_t psti_cache_auto_work(uint64_t memory_bytes);
 
 int psti_pool_new(const psti_pool_spec *spec, psti_pool **out, pst_error *err);
+/* Settings of the C library's memory that a pool makes for the whole process; again does nothing.
+ */
+void psti_heap_tame(void);
+/* CPU seconds of the workers: all, and those that went into samples themselves: reading, stages,
+ * writing them into batches; the latter counted from psti_pool_clock on, which takes some system
+ * calls a sample. For measuring. */
+typedef struct psti_pool_times {
+    double cpu_s, samples_s;
+} psti_pool_times;
+void psti_pool_clock(psti_pool *pool);
+void psti_pool_times_get(const psti_pool *pool, psti_pool_times *out);
 /* Every feed must be closed. Joins the threads. NULL is fine. */
 void psti_pool_free(psti_pool *pool);
 psti_budget *psti_pool_budget(psti_pool *pool);

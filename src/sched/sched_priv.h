@@ -306,6 +306,7 @@ typedef struct worker {
     bool started;
     psti_kit kit;
     psti_work *work;
+    _Atomic double samples_s; /* counter: CPU seconds for samples, where the pool is clocked */
 } worker;
 
 struct psti_pool {
@@ -332,7 +333,8 @@ struct psti_pool {
     int stagers;                            /* feeds that stage */
     uint64_t tickets_given, tickets_served; /* asking for extra bytes: first come, first served */
     bool stopping;
-    int opening; /* feeds waiting for room: nothing is started meanwhile */
+    atomic_bool clocked; /* workers look at it without the lock; see psti_pool_clock */
+    int opening;         /* feeds waiting for room: nothing is started meanwhile */
     group *groups;
     /* What reading costs (stored.c), and what forms are worth (worth.c). */
     int reading; /* tasks whose bytes are being read by the reader */
@@ -495,7 +497,8 @@ void group_aim_locked(task *t);        /* the task takes what was chosen */
 psti_rng_key group_key(const task *t); /* of the draws of a shared preparation */
 void group_offer(worker *w, task *t);  /* what was prepared, to the others */
 void group_end(task *t);               /* a preparation that was not offered comes to nothing */
-void group_rates_locked(const psti_pool *pool); /* how much each group takes a second */
+/* How much each group takes a second, and how far its feeds are apart. */
+void group_rates_locked(const psti_pool *pool);
 
 /* worth.c */
 static inline void running_mean(double *of, double value)
@@ -503,7 +506,8 @@ static inline void running_mean(double *of, double value)
     *of = *of > 0 ? *of + (value - *of) / 64 : value;
 }
 /* Bytes for augmented entries of a group as the model plans them. */
-uint64_t worth_plan_locked(const psti_pool *pool, const group *g, double entry_bytes);
+uint64_t worth_plan_locked(const psti_pool *pool, const group *g, double entry_bytes,
+                           double spread);
 uint64_t group_targets_locked(const psti_pool *pool);   /* of all groups */
 void worth_took_locked(psti_feed *feed, const task *t); /* once its time is known */
 void worth_update_locked(psti_pool *pool);
@@ -521,6 +525,9 @@ int pool_extra_take(psti_pool *pool, uint64_t bytes, pst_error *err);
  * have so much. */
 int pool_extra_force(psti_pool *pool, uint64_t held, uint64_t more, pst_error *err);
 void pool_extra_give(psti_pool *pool, uint64_t bytes);
+/* Where the pool is clocked: when work on a sample begins, and that it ended. */
+double worker_begin(const worker *w);
+void worker_end(worker *w, double since);
 /* Bytes for as long as a feed lives; false when they do not fit. */
 bool pool_fixed_take_locked(psti_pool *pool, uint64_t bytes);
 void pool_fixed_give_locked(psti_pool *pool, uint64_t bytes);

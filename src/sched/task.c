@@ -387,6 +387,7 @@ bool task_run(worker *w, task *t)
     psti_feed *feed = t->feed;
     pst_error err;
     psti_error_clear(&err);
+    const double clock = worker_begin(w);
     if (t->unseen)
         read_look_first(t);
     const int allowed = may_have(t, &err);
@@ -403,6 +404,7 @@ bool task_run(worker *w, task *t)
     const uint64_t since = psti_now_ns();
     if (status == 0 && wanted)
         rc = prepare(w, t, &extra, &err);
+    worker_end(w, clock);
     if (rc == 0 && wanted) {
         t->took_ns = psti_now_ns() - since;
         remember_damage(t, w);
@@ -414,7 +416,9 @@ bool task_run(worker *w, task *t)
         tell_key(t, &err);
         place_bad(w, t, &err);
     }
+    const double clearing = worker_begin(w);
     psti_work_clear(w->work, &w->kit, feed->pool->keep);
+    worker_end(w, clearing);
     if (extra)
         pool_extra_give(feed->pool, extra);
     fetch_drop(t);

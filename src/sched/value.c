@@ -109,6 +109,7 @@ void value_write(const psti_feed *feed, int output, const task *t, uint8_t *dst)
 
 void write_outputs(const psti_feed *feed, const task *t, worker *w, pst_batch *block, int slot)
 {
+    const double clock = worker_begin(w);
     for (int i = 0; i < feed->outputs; i++) {
         uint8_t *dst = block_slot(block, &feed->layout, i, slot);
         if (output_read(feed, i))
@@ -116,4 +117,5 @@ void write_outputs(const psti_feed *feed, const task *t, worker *w, pst_batch *b
         else
             value_write(feed, i, t, dst);
     }
+    worker_end(w, clock);
 }

@@ -127,6 +127,8 @@ static void measure_rate_locked(psti_feed *feed, uint64_t now)
 
 /* A follower that comes a little too late finds nothing: more than what the model's split says. */
 static const double TARGET_TIMES = 1.3;
+/* Feeds that stand closer than the model takes for granted may drift apart again. */
+static const double SPREAD_LEAST = 0.02;
 /* Jobs would take more than they get; how much does not matter, their proportion does. */
 static const double DEMAND_TIMES = 4;
 
@@ -148,7 +150,7 @@ static void fill_input(const psti_pool *pool, const psti_feed *feed, psti_model_
     in->bytes[PSTI_MODEL_DECODED] = feed->decoded ? decoded_bytes(feed) : 0;
 }
 
-uint64_t worth_plan_locked(const psti_pool *pool, const group *g, double entry_bytes)
+uint64_t worth_plan_locked(const psti_pool *pool, const group *g, double entry_bytes, double spread)
 {
     psti_model_input in;
     psti_model_answer answer;
@@ -164,6 +166,7 @@ uint64_t worth_plan_locked(const psti_pool *pool, const group *g, double entry_b
         return 0;
     in.jobs = jobs;
     in.bytes[PSTI_MODEL_AUGMENTED] = entry_bytes;
+    in.sharing.spread = spread > SPREAD_LEAST ? spread : SPREAD_LEAST;
     if (psti_model_check(&in))
         return UINT64_MAX; /* nothing is measured yet: what comes may stay */
     psti_model_solve(&in, &answer);

@@ -54,6 +54,20 @@ static void inputs_fit_the_data(void)
     pst_plan_free(NULL);
 }
 
+/* Were the samples' own time left in, it would be as much as that. */
+static void the_engine_s_own_work_is_measured_apart(void)
+{
+    pst_plan_options o = options();
+    o.pipeline = "decode | random_resized_crop(256) | normalize(imagenet)";
+    o.seconds = 2;
+    pst_plan *plan = NULL;
+    pst_plan_inputs in = {.size = sizeof in};
+    CHECK(pst_plan_new(data, &o, &plan, NULL) == 0 && pst_plan_measured(plan, &in) == 0);
+    CHECKF(in.other_s > 0 && in.other_s < 0.4 * (in.augment_s + in.finish_s), "%g of %g",
+           in.other_s, in.augment_s + in.finish_s);
+    pst_plan_free(plan);
+}
+
 static void splits_are_checked(void)
 {
     const pst_plan_options o = options();
@@ -200,6 +214,7 @@ int main(void)
     kit_images(folder, SAMPLES, CLASSES);
     data = kit_dataset(folder);
     RUN(inputs_fit_the_data);
+    RUN(the_engine_s_own_work_is_measured_apart);
     RUN(splits_are_checked);
     RUN(wrong_options_are_named);
     RUN(the_caller_may_stop_it);
