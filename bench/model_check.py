@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The model's predictions beside what the engine does: 1 and 4 jobs, the splits that make sense for each, three cache sizes.
 
-    bench/model_check.py --build DIR --photos DIR [--samples 4000] [--rounds 3] [--skip 1.5] [--epochs 1] [--out FILE]
+    bench/model_check.py --build DIR --photos DIR [--samples 4000] [--rounds 3] [--skip 1.25] [--epochs 1] [--out FILE]
                          [--jobs 1 4] [--sizes 75 200 500]
 
 The data lies in the page cache, so cores are the limit. For each number of jobs and cache size costs are measured by the
@@ -102,7 +102,7 @@ def main():
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--skip", type=float, default=1.5, help="epochs of each job before what is measured")
+    parser.add_argument("--skip", type=float, default=1.25, help="epochs of each job before what is measured")
     parser.add_argument("--epochs", type=float, default=1, help="epochs of each job that are measured")
     parser.add_argument("--plan-seconds", type=float, default=3)
     parser.add_argument("--jobs", type=int, nargs="+", choices=sorted(SPLITS), default=sorted(SPLITS))
