@@ -25,6 +25,9 @@ enum {
  * matter. */
 static const double OTHER_S = 10e-6;
 static const double OTHER_PART = 0.2; /* of the seconds, to measure it */
+/* How far equal jobs stand apart, in epochs, and in samples: consumers take whole batches, so one
+ * is ahead of another by a batch or two, however short the epoch is. */
+static const double SPREAD = 0.02, APART = 64;
 static const double SECONDS = 2;
 static const uint64_t GROUP_NS = 200000000;
 /* What an entry takes of the budget besides its bytes. */
@@ -271,6 +274,7 @@ static void to_model(const pst_plan_inputs *in, psti_model_input *m)
                             .source_bytes_s = in->source_bytes_s,
                             .memory_bytes_s = in->memory_bytes_s * in->cores,
                             .jobs = in->jobs};
+    m->sharing.spread = fmax(SPREAD, APART / m->samples);
     memcpy(m->bytes, in->bytes, sizeof m->bytes);
     memcpy(m->consumer, in->consumer, sizeof m->consumer);
 }

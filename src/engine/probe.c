@@ -29,7 +29,8 @@ struct probe {
     psti_kit kit;
     bool kit_up;
     psti_fetch *fetch; /* of a dataset that fetches */
-    psti_buf bytes[PSTI_FIELDS_MAX], ring, store;
+    psti_buf bytes[PSTI_FIELDS_MAX], store;
+    uint8_t *ring; /* pages as those of batches */
     size_t ring_bytes, ring_at, store_at;
     psti_input inputs[PSTI_FIELDS_MAX];
     kept kept[PROBE_GROUP];
@@ -47,11 +48,11 @@ int probe_new(psti_dataset *data, const field_choice *choice, const psti_plan *p
     if (psti_dataset_fetches(data))
         p->fetch = psti_calloc(PSTI_MEM_ENGINE, 1, sizeof *p->fetch);
     if (!p->kit_up || (psti_dataset_fetches(data) && !p->fetch) ||
-        psti_buf_need(PSTI_MEM_ENGINE, &p->ring, ring) < 0) {
+        !(p->ring = psti_pages_alloc(PSTI_MEM_ENGINE, ring))) {
         probe_free(p);
         return -ENOMEM;
     }
-    memset(p->ring.data, 0, ring); /* its pages are there before the clock runs */
+    memset(p->ring, 0, ring); /* its pages are there before the clock runs */
     *out = p;
     return 0;
 }
@@ -68,7 +69,8 @@ void probe_free(probe *p)
         psti_kit_fini(&p->kit);
     for (int i = 0; i < PSTI_FIELDS_MAX; i++)
         psti_buf_free(&p->bytes[i]);
-    psti_buf_free(&p->ring);
+    if (p->ring)
+        psti_pages_free(PSTI_MEM_ENGINE, p->ring, p->ring_bytes);
     psti_buf_free(&p->store);
     psti_free(p);
 }
@@ -154,7 +156,7 @@ static uint8_t *ring_take(probe *p, size_t bytes)
         return NULL;
     if (p->ring_at + bytes > p->ring_bytes)
         p->ring_at = 0;
-    uint8_t *at = p->ring.data + p->ring_at;
+    uint8_t *at = p->ring + p->ring_at;
     p->ring_at += (bytes + 63) & ~(size_t)63;
     return at;
 }
