@@ -18,6 +18,8 @@ typedef struct prep_cost {
 double model_source_s(const psti_model_input *in);
 /* The mean preparation when so many samples are there in encoded and in decoded form. */
 prep_cost model_prep(const psti_model_input *in, double encoded, double decoded);
+/* CPU seconds of one core for a delivery, with q preparations of this kind. */
+double model_delivery_s(const psti_model_input *in, const prep_cost *prep, double q);
 /* Entries of the static forms that bytes would hold; decoded ones count first. */
 double model_entries(const psti_model_input *in, int form, double share);
 

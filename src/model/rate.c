@@ -147,6 +147,16 @@ static prep_cost first_prep(const psti_model_input *in, double encoded, double d
     };
 }
 
+/* What is found in augmented form comes from the memory; what was just prepared lies in the
+ * processor's caches when it is finished. */
+double model_delivery_s(const psti_model_input *in, const prep_cost *prep, double q)
+{
+    const double keep_s = q < 1 ? in->keep_s : 0;
+    const double fetch_s =
+        in->memory_bytes_s > 0 ? in->bytes[A] * in->cores / in->memory_bytes_s : 0;
+    return q * (prep->cpu_s + keep_s) + (1 - q) * fetch_s + in->finish_s + in->other_s;
+}
+
 double model_entries(const psti_model_input *in, int form, double share)
 {
     if (!(in->bytes[form] > 0))
@@ -182,13 +192,12 @@ static double deal(const psti_model_input *in, double capacity, double *job)
     return total;
 }
 
-static void costs(const psti_model_input *in, bool steady, bool shared, psti_model_rate *r)
+static void costs(const psti_model_input *in, bool steady, psti_model_rate *r)
 {
     const double q = r->preparations;
     const prep_cost prep = steady ? model_prep(in, r->entries[E], r->entries[D])
                                   : first_prep(in, r->entries[E], r->entries[D], q * in->jobs);
-    const double keep_s = shared ? in->keep_s : 0;
-    r->cpu_s = (q * (prep.cpu_s + keep_s) + in->finish_s + in->other_s) / in->cores;
+    r->cpu_s = model_delivery_s(in, &prep, q) / in->cores;
     r->source_s = q * prep.source_s;
     const double bytes = q * prep.bytes + in->bytes[A] + in->out_bytes;
     r->memory_s = in->memory_bytes_s > 0 ? bytes / in->memory_bytes_s : 0;
@@ -205,7 +214,7 @@ static void costs(const psti_model_input *in, bool steady, bool shared, psti_mod
  */
 static double round_trip(const psti_model_input *in, bool steady, double cached, psti_model_rate *r)
 {
-    costs(in, steady, in->jobs > 1 && cached > 0, r);
+    costs(in, steady, r);
     r->total = deal(in, r->capacity, r->job);
     return psti_model_preparations(&in->sharing, r->job, in->jobs, cached);
 }

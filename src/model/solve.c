@@ -51,9 +51,7 @@ static point between(point a, point b, double t)
 static double tilt(const psti_model_input *in, point at, double q)
 {
     const prep_cost prep = model_prep(in, at.encoded, at.decoded);
-    const double keep_s = q < 1 ? in->keep_s : 0;
-    const double cpu_s = q * (prep.cpu_s + keep_s) + in->finish_s + in->other_s;
-    return cpu_s / in->cores - q * prep.source_s;
+    return model_delivery_s(in, &prep, q) / in->cores - q * prep.source_s;
 }
 
 /* ---- the search ------------------------------------------------------------------------------ */
@@ -157,11 +155,10 @@ static void walk(search *s)
 /* What a delivery costs at best if a second of the cores cost w and one of the source 1 - w. */
 static double priced(const psti_model_input *in, const point *corner, int count, double w, double q)
 {
-    const double keep_s = q < 1 ? in->keep_s : 0;
     double best = INFINITY;
     for (int i = 0; i < count; i++) {
         const prep_cost prep = model_prep(in, corner[i].encoded, corner[i].decoded);
-        const double cpu_s = (q * (prep.cpu_s + keep_s) + in->finish_s + in->other_s) / in->cores;
+        const double cpu_s = model_delivery_s(in, &prep, q) / in->cores;
         best = fmin(best, w * cpu_s + (1 - w) * q * prep.source_s);
     }
     return best;
