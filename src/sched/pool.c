@@ -149,19 +149,32 @@ void pool_signal_locked(psti_pool *pool)
         pthread_cond_signal(&pool->work);
 }
 
+/* Of the feeds whose reads are sent ahead, and that have not been refused in this round, the one
+ * with fewest samples on their way: tasks and bytes are short where reading is slow, and who has
+ * them has the source. */
+static psti_feed *next_ahead_locked(psti_pool *pool, uint64_t round)
+{
+    psti_feed *best = NULL;
+    for (psti_feed *feed = pool->feeds; feed; feed = feed->next)
+        if ((feed->fetches || pool->cold > 0) && feed->refused != round &&
+            (!best || feed->inflight < best->inflight))
+            best = feed;
+    return best;
+}
+
 /* Where bytes have to be fetched, reads are sent ahead. */
 static void send_ahead_locked(psti_pool *pool)
 {
-    for (bool sent = true; sent && !pool->stopping;) {
-        sent = false;
-        for (psti_feed *feed = pool->feeds; feed; feed = feed->next) {
-            task *t = feed->fetches || pool->cold > 0 ? task_aim_locked(feed) : NULL;
-            if (!t)
-                continue;
-            task_send_locked(t);
-            pool->cold -= !feed->fetches;
-            sent = true;
+    const uint64_t round = ++pool->ahead_rounds;
+    psti_feed *feed;
+    while (!pool->stopping && (feed = next_ahead_locked(pool, round))) {
+        task *t = task_aim_locked(feed);
+        if (!t) {
+            feed->refused = round;
+            continue;
         }
+        task_send_locked(t);
+        pool->cold -= !feed->fetches;
     }
 }
 

@@ -266,6 +266,7 @@ struct psti_feed {
      * for; under way. */
     bool epoch_wanted, epoch_making;
     int64_t inflight;
+    uint64_t refused; /* the last of pool->ahead_rounds in which nothing of it could be sent */
     pst_error error;
 
     /* ready order: starts not delivered yet, as a ring of flags */
@@ -351,6 +352,7 @@ struct psti_pool {
     int task_count, inflight;
     uint64_t order_next;
     int cold; /* reads to send ahead before trying again whether bytes are at hand */
+    uint64_t ahead_rounds;
     psti_reader *reader;
     worker *workers;
     int worker_count;

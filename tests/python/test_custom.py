@@ -2,6 +2,7 @@
 """Datasets that a Python object reads for: same batches as files, fields, errors, threads, ends."""
 
 import gc
+import hashlib
 import os
 import pathlib
 import subprocess
@@ -342,3 +343,35 @@ def test_cached_samples_are_not_read_again(photos):
     epochs = [{int(i): int(y) for batch in loader for i, y in zip(batch.ids, batch.label)} for _ in range(3)]
     assert epochs == [{i: i * 3 for i in range(len(source))}] * 3
     assert source.reads <= 2 * len(source) and loader.stats()["cache_hits"] >= len(source)
+
+
+class Slow(Files):
+    """Reading is what everybody waits for."""
+
+    def read(self, i):
+        hashlib.pbkdf2_hmac("sha256", b"", b"", 1000)  # half a millisecond, without the interpreter's lock
+        return super().read(i)
+
+
+def test_jobs_share_a_slow_source_evenly(photos):
+    """In deliveries: of four equal jobs, the one that got most has at most 1.25 times what the one that got least has."""
+    data = penstock.Dataset(Slow(photos), name="slow", threads=1)
+    taken, enough = [0] * 4, threading.Event()
+
+    def job(k):
+        with penstock.Loader(data, CROP, 8, engine=engine, seed=k, order="ready") as loader:
+            while not enough.is_set():
+                for batch in loader:
+                    taken[k] += len(batch)
+                    if sum(taken) >= 1200:
+                        enough.set()
+                    if enough.is_set():
+                        break
+
+    with penstock.Engine(workers=2, memory=256 << 20) as engine:
+        jobs = [threading.Thread(target=job, args=(k,)) for k in range(4)]
+        for thread in jobs:
+            thread.start()
+        for thread in jobs:
+            thread.join()
+    assert max(taken) <= 1.25 * min(taken), taken
