@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "args.h"
+#include "choose.h"
 #include "cli.h"
 #include "commands.h"
 #include "interrupt.h"
@@ -12,7 +13,7 @@
 enum { UIDS_MOST = 64 };
 
 typedef struct serve_values {
-    const char *socket, *allow_uid;
+    const char *socket, *allow_uid, *forms;
     uint64_t memory, cache, client_cap;
     int64_t workers, idle_exit;
 } serve_values;
@@ -67,7 +68,9 @@ static int run_serve(const void *values)
     opts.idle_exit_s = (int)v->idle_exit;
     opts.client_cap = v->client_cap;
     opts.allow_uids = uids;
-    const int exit_code = parse_uids(v->allow_uid, uids, &opts.allow_count);
+    int exit_code = parse_uids(v->allow_uid, uids, &opts.allow_count);
+    if (exit_code == CLI_OK)
+        exit_code = choose_forms(v->forms, opts.engine.forms);
     return exit_code == CLI_OK ? serve(&opts) : exit_code;
 }
 
@@ -81,6 +84,9 @@ static const arg_option options[] = {
               "memory budget; 0 = a quarter of what the process may have, at most 8 GiB"),
     OPT_CACHE(AT(cache), "auto",
               "of it for samples that are kept in memory, in the form that saves most; 0 = none"),
+    OPT_TEXT("forms", "E:D:A", AT(forms), NULL,
+             "most that encoded, decoded and augmented samples may have of the cache, in percent, "
+             "as in 0:60:40 (default: as it pays)"),
     OPT_INT("workers", "N", AT(workers), 0, 1024, "0",
             "worker threads; 0 = the CPU quota, less one when there are more than two"),
     OPT_TEXT("allow-uid", "U[,U...]", AT(allow_uid), NULL,

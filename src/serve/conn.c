@@ -179,13 +179,19 @@ conn *conn_new(pst_server *s, int sock)
     return c;
 }
 
+static void close_job(conn *c)
+{
+    job_close_thread(c);
+    server_close_done(c->server);
+}
+
 static void *run_thread(void *arg)
 {
     conn *c = arg;
     if (c->state == CONN_OPENING)
         job_open_thread(c);
     else
-        job_close_thread(c);
+        close_job(c);
     atomic_store(&c->done, true);
     server_wake(c->server);
     return NULL;
@@ -219,7 +225,8 @@ void conn_leave(conn *c)
         c->state = CONN_CLOSED;
         server_wake(c->server);
     } else if (c->state == CONN_OPEN) {
-        conn_start(c, CONN_CLOSING, job_close_thread);
+        server_closing(c->server);
+        conn_start(c, CONN_CLOSING, close_job);
     } /* an opener that is under way comes back to conn_tend */
 }
 

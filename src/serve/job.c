@@ -85,6 +85,20 @@ static pst_job_options shift_ahead(const pst_job_options *asked)
     return o;
 }
 
+/* Whoever comes when another leaves may have to wait for the memory that he gives back. */
+static int open_hooked(conn *c, const psti_feed_hooks *hooks, pst_error *err)
+{
+    const pst_job_options o = shift_ahead(&c->spec.options);
+    for (;;) {
+        const uint64_t closed = server_closed(c->server);
+        psti_error_clear(err);
+        const int rc =
+            psti_job_open_hooked(c->server->engine, c->entry->data, &o, hooks, &c->job, err);
+        if (rc != PST_EBUDGET || !server_await_close(c->server, closed))
+            return rc;
+    }
+}
+
 static int open_job(conn *c, pst_error *err)
 {
     int rc = read_spec(c, err);
@@ -101,8 +115,7 @@ static int open_job(conn *c, pst_error *err)
                                    .skipped = on_skipped,
                                    .may = c->foreign ? on_may : NULL,
                                    .user = c};
-    const pst_job_options o = shift_ahead(&c->spec.options);
-    rc = psti_job_open_hooked(c->server->engine, c->entry->data, &o, &hooks, &c->job, err);
+    rc = open_hooked(c, &hooks, err);
     if (rc < 0)
         return rc;
     void *base; /* makes the ring; without a fixed shape there is none */

@@ -108,6 +108,43 @@ static void tend_all(pst_server *s)
     }
 }
 
+/* ---- jobs that are being closed: their memory comes back --------------------------------------
+ */
+
+void server_closing(pst_server *s)
+{
+    pthread_mutex_lock(&s->lock);
+    s->closing++;
+    pthread_mutex_unlock(&s->lock);
+}
+
+void server_close_done(pst_server *s)
+{
+    pthread_mutex_lock(&s->lock);
+    s->closing--;
+    s->closed++;
+    pthread_cond_broadcast(&s->gone);
+    pthread_mutex_unlock(&s->lock);
+}
+
+uint64_t server_closed(pst_server *s)
+{
+    pthread_mutex_lock(&s->lock);
+    const uint64_t closed = s->closed;
+    pthread_mutex_unlock(&s->lock);
+    return closed;
+}
+
+bool server_await_close(pst_server *s, uint64_t seen)
+{
+    pthread_mutex_lock(&s->lock);
+    while (s->closing && s->closed == seen)
+        pthread_cond_wait(&s->gone, &s->lock);
+    const bool more = s->closed != seen;
+    pthread_mutex_unlock(&s->lock);
+    return more;
+}
+
 /* ---- the loop -------------------------------------------------------------------------------- */
 
 static void on_event(pst_server *s, const struct epoll_event *ev)
@@ -261,6 +298,7 @@ int pst_server_open(const pst_server_options *opts, pst_server **out, pst_error 
     s->started_ns = psti_now_ns();
     s->next_id = 1;
     pthread_mutex_init(&s->lock, NULL);
+    pthread_cond_init(&s->gone, NULL);
     shelf_init(&s->shelf);
     const int rc = start(s, &o, err);
     if (rc < 0) {
@@ -299,6 +337,7 @@ void pst_server_close(pst_server *s)
         close(s->event);
     psti_free(s->allow);
     shelf_fini(&s->shelf);
+    pthread_cond_destroy(&s->gone);
     pthread_mutex_destroy(&s->lock);
     psti_free(s);
 }

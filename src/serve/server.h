@@ -182,12 +182,22 @@ struct pst_server {
     atomic_bool stop;
     struct control *control;
 
-    pthread_mutex_t lock; /* guards conns and their facts against the control thread */
+    pthread_mutex_t lock; /* guards conns and their facts against the control thread, and closers */
     conn *conns;
     int conn_count;
+    int closing;         /* threads that close a job */
+    uint64_t closed;     /* jobs that were closed */
+    pthread_cond_t gone; /* closed went up */
 };
 void server_wake(pst_server *s); /* async-signal-safe */
 bool server_allows(const pst_server *s, uid_t uid);
+/* Jobs closed so far; and, for one that found no memory after it asked, whether another was closed
+ * since: waits for those under way. */
+uint64_t server_closed(pst_server *s);
+bool server_await_close(pst_server *s, uint64_t seen);
+/* One more is being closed; it is. */
+void server_closing(pst_server *s);
+void server_close_done(pst_server *s);
 /* Watches the socket for more room, too. */
 void server_watch(pst_server *s, conn *c, bool out);
 

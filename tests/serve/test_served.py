@@ -268,3 +268,27 @@ def test_fsck_tells_what_is_wrong(binary, tmp_path):
         done = fsck(binary, tmp_path, "--json")
         assert done.returncode == 1 and json.loads(done.stdout)["wrong"] == 2
         thread.join(60)
+
+
+def test_a_job_takes_the_place_of_one_that_was_killed(serve, client):
+    """There is memory for one of them at a time, and the last one's comes back only when its samples under way are done."""
+    daemon = serve("--cache", 0)
+    job = None
+    for _ in range(10):
+        if job:
+            job.kill()
+        job = client("--engine", daemon.address, "--epochs", 100000, batch=48,
+                     pipeline="decode | random_resized_crop(224) | normalize(imagenet)")
+        pid = job.child.pid
+        daemon.until(lambda jobs, pid=pid, job=job: job.child.poll() is not None or any(
+            one["pid"] == pid and one.get("samples", 0) for one in jobs))
+        assert job.child.poll() is None, job.end()
+
+
+@pytest.mark.parametrize("text, kept", [("0:100:0", True), ("100:0:0", False)])
+def test_forms_by_hand(serve, client, text, kept):
+    """Where only stored bytes may be kept, no decoded form is, though it would pay."""
+    daemon = serve("--cache", "8M", "--forms", text)
+    assert client("--engine", daemon.address, "--epochs", 3).end() == ""
+    forms = daemon.cache()["forms"]
+    assert (forms["decoded"]["entries"] > 0) == kept, forms
