@@ -2,356 +2,380 @@
 # SPDX-License-Identifier: Apache-2.0
 """Makespan of twelve jobs of different rates that arrive at random and are let in a few at a time.
 
-    PYTHONPATH=BUILD/python LD_LIBRARY_PATH=BUILD bench/makespan.py --photos DIR [--samples 600] [--epochs 2]
-        [--at-once 2,4] [--bandwidth 33e6] [--excess 2] [--rounds 1] [--seed 1] [--out FILE]
+    PYTHONPATH=BUILD/python LD_LIBRARY_PATH=BUILD bench/makespan.py --build BUILD --photos DIR [--samples 2000] [--epochs 1]
+        [--at-once 2,4] [--bandwidth 33e6] [--excess 2.15] [--rounds 3] [--seed 1] [--whole] [--out FILE]
 
-Data. `samples` photos (hard copies in the memory of one serving process) come over a Unix socket whose bytes are let through at
---bandwidth bytes a second in all, first come, first served: a stand-in for a file server, the same for every contender and without
-need of rights on the machine. There is no cgroup. In its place every contender has the same bytes to keep things in, a third of the
-encoded bytes: Penstock as its cache, PyTorch as an LRU in the serving process that costs no bandwidth (the page cache that its
-processes share). Rings and queues come on top for both.
+Data. `samples` real photos, each a file of its own bytes, on a file system whose reads are let through at --bandwidth bytes a second in
+all (bench/limited.py: a loop device and the throttle of the cgroup blkio); what was read lies in the kernel's page cache. Mounted
+anew before every run. The default is a little less than PyTorch's processes take on 2 cores, so that they are held up by cores and
+source alike.
 
-Jobs. Job k takes a batch, works batch / rate_k seconds, takes the next; `epochs` epochs. Rates are drawn between 0.5 and 1.5 times
-their mean, which is such that `at once` jobs ask for --excess times (1.5 to 3) what one engine prepares without sharing; this is
-measured first, through the same socket. Arrivals have exponential gaps, a quarter of a mean job's own length in the mean. A job
-starts when it has arrived and fewer than `at once` run, in order of arrival. Seeded.
+Memory. Every run is a process tree in a cgroup of its own, page cache, shared memory and the kernel's own included. Its limit is a
+third of the encoded bytes; with --whole that is all there is. Otherwise, what the contender's processes hold beside the page cache while
+as many jobs run (interpreters, prefetched batches, rings, and no cache), measured first, comes on top for each, so that a
+small set of photos will do: each then has a third of the encoded bytes to keep data in. --whole needs 20,000 samples and takes hours.
 
-Contenders, one after the other in each round: `shared`, one engine, opportunistic sampling; `plain`, the same engine and cache
-without sharing; `torch`, a process for each job with DataLoader and --torch-workers workers each, Pillow and torchvision. Told are
-makespans and their ratios, and the slowest job of `shared` against itself in `plain`. A cache that never evicts is no
-setting of the engine; bench/share_sim has it.
+Jobs. Job k takes a batch of 32, works 32 / rate_k seconds, takes the next; `epochs` epochs. Rates lie evenly between 0.7 and 1.3
+times their mean, which is such that `at once` jobs ask for --excess times what is prepared without sharing; so any of them
+ask for 0.7 to 1.3 times --excess: 1.5 to 2.8. What is prepared without sharing is measured first: as many jobs as fast as they can, same limits.
+Arrivals have exponential gaps; jobs come twice as fast in the mean as they would end if nothing held them up. A job starts when
+it has arrived and fewer than `at once` run, in order of arrival. All seeded, the same for every contender.
+
+Contenders, one after the other in each round. `shared`: `penstock serve` and a process for each job, opportunistic sampling; its
+memory, rings included, comes out of the limit. `plain`: the same without sharing. `never evict`: without sharing, and only encoded
+bytes are kept, filled once and never replaced. `torch`: a process for each job, forked with torch imported and files listed, with a
+DataLoader, whichever of Pillow and torchvision.io and of 1 and 2 workers for a job gives more with as many jobs; they share the page cache.
+Told are makespans, their ratios within a round, bytes read, and every job's time in `shared` against itself in `plain`.
 """
 import argparse
-import collections
-import glob
-import io
-import multiprocessing
+import contextlib
+import multiprocessing.connection
 import os
 import random
-import socket
-import socketserver
-import struct
+import shutil
+import subprocess
 import sys
 import tempfile
-import threading
 import time
 
 sys.dont_write_bytecode = True
 import common
+import limited
 
-JOBS, BATCH = 12, 32
+JOBS, BATCH, READY = 12, 32, 2
+BATCH_BYTES = BATCH * 3 * 224 * 224 * 4
+SPREAD = (0.7, 1.3)
+CHANGE_S = 3
 PIPELINE = common.PIPELINE
+CONTENDERS = ("shared", "plain", "never evict", "torch")
+MOST = {"shared / torch": 0.55, "slowest job": 1.1}
+MIB = 1 << 20
 
 
-# ---- the source ------------------------------------------------------------------------------------------------
-
-
-class Link:
-    """Lets bytes through at a rate; keeps the last used ones where it may."""
-
-    def __init__(self, bandwidth):
-        self.bandwidth, self.free, self.lock = bandwidth, 0.0, threading.Lock()
-        self.kept, self.room, self.passed = collections.OrderedDict(), 0, 0
-
-    def reset(self, room):
-        with self.lock:
-            self.kept.clear()
-            self.room, self.passed = room, 0
-
-    def admit(self, number, size):
-        """Returns when the bytes are through."""
-        with self.lock:
-            if number in self.kept:
-                self.kept.move_to_end(number)
-                return 0.0
-            self.passed += size
-            self.free = max(self.free, time.monotonic()) + size / self.bandwidth
-            if self.room:
-                self.kept[number] = size
-                while sum(self.kept.values()) > self.room:
-                    self.kept.popitem(last=False)
-            return self.free
-
-
-def serve(path, samples, bandwidth, ready):
-    """The serving process. A request is a number; -1 - R empties the LRU and gives it R bytes; the answer is the bytes."""
-    link = Link(bandwidth)
-
-    class Handler(socketserver.BaseRequestHandler):
-        def handle(self):
-            while (raw := self.request.recv(8, socket.MSG_WAITALL)) and len(raw) == 8:
-                number = struct.unpack("<q", raw)[0]
-                if number < 0:
-                    answer = b"%d" % link.passed
-                    link.reset(-1 - number)
-                else:
-                    answer = samples[number]
-                    time.sleep(max(0.0, link.admit(number, len(answer)) - time.monotonic()))
-                self.request.sendall(struct.pack("<q", len(answer)) + answer)
-
-    class Server(socketserver.ThreadingUnixStreamServer):
-        daemon_threads, request_queue_size = True, 256
-
-    server = Server(path, Handler)
-    ready.set()
-    server.serve_forever()
-
-
-class Remote:
-    """Samples by number through the socket: one connection for each thread of each process."""
-
-    def __init__(self, path, count):
-        self.path, self.count, self.local = path, count, threading.local()
-
-    def __len__(self):
-        return self.count
-
-    def __getstate__(self):
-        return self.path, self.count
-
-    def __setstate__(self, state):
-        self.__init__(*state)
-
-    def ask(self, number):
-        if getattr(self.local, "pid", None) != os.getpid():
-            self.local.socket = socket.socket(socket.AF_UNIX)
-            self.local.socket.connect(self.path)
-            self.local.pid = os.getpid()
-        self.local.socket.sendall(struct.pack("<q", number))
-        size = struct.unpack("<q", self.local.socket.recv(8, socket.MSG_WAITALL))[0]
-        return self.local.socket.recv(size, socket.MSG_WAITALL)
-
-    def read(self, number):
-        return self.ask(number), number % 10
-
-    def reset(self, room):
-        """Bytes that went over the link since the last time."""
-        return int(self.ask(-1 - int(room)))
-
-
-# ---- jobs ------------------------------------------------------------------------------------------------------
-
-
-def consume(batches, rate, epochs):
-    for _ in range(epochs):
-        for batch in batches:
-            time.sleep(len(batch[0]) / rate)
+# ---- contenders ------------------------------------------------------------------------------------------------
 
 
 class Penstock:
-    """All jobs in this process, on one engine."""
+    """`penstock serve`; every job is a client."""
 
-    def __init__(self, args, remote, cache, sampling):
+    def __init__(self, args, at_once, cache=0, sampling="plain", forms=None):
+        self.binary, self.workers, self.sampling = os.path.join(args.build, "penstock"), args.workers, sampling
+        self.options = ["--memory", str(int(cache) + self.beside(at_once)), "--cache", str(int(cache)),
+                        *(("--forms", forms) if forms else ())]
+        self.daemon = self.data = None
+
+    @staticmethod
+    def beside(at_once):
+        """The least budget beside the cache: rings of seven batches, an eighth for samples on their way, and the workers'."""
+        return at_once * 8 * BATCH_BYTES + 16 * MIB
+
+    def begin(self, data):
+        import penstock  # noqa: F401
+
+        self.data, self.folder = data, tempfile.mkdtemp(prefix="makespan-")
+        self.daemon = subprocess.Popen([self.binary, "serve", "--socket", self.folder, "--workers", str(self.workers),
+                                        *self.options], stdout=subprocess.PIPE, text=True)
+        if not self.daemon.stdout.readline():
+            sys.exit("penstock serve did not start")
+
+    @contextlib.contextmanager
+    def open(self, number):
         import penstock
 
-        self.args, self.sampling, self.module = args, sampling, penstock
-        self.data = penstock.Dataset(remote, name="makespan", threads=4)
-        self.engine = penstock.Engine(workers=args.workers, memory=int(cache) + (512 << 20), cache=int(cache))
-        self.threads = []
+        with penstock.Loader(self.data, PIPELINE, BATCH, engine="unix:" + self.folder, seed=number, order="ready",
+                             sampling=self.sampling, ready_depth=READY) as loader:
+            yield loader
+            stats = loader.stats()
+            if not loader.engine.settings["served"]:
+                sys.exit("job %d went on without the daemon" % number)
+            self.told = {key: stats[key] for key in ("preparations", "augmented_hits", "encoded_hits",
+                                                     "decoded_hits", "evictions", "loop_wait_s", "start_s")}
 
-    def start(self, number, rate, done):
-        def run():
-            with self.module.Loader(self.data, PIPELINE, BATCH, engine=self.engine, seed=number, order="ready",
-                                    sampling=self.sampling, ready_depth=2) as loader:
-                consume(loader, rate, self.args.epochs)
-            done(number)
-
-        self.threads.append(threading.Thread(target=run))
-        self.threads[-1].start()
-
-    def close(self):
-        for thread in self.threads:
-            thread.join()
-        self.engine.close()
-
-
-class Decoded:
-    """The same samples as a training script for PyTorch has them."""
-
-    def __init__(self, remote):
-        from torchvision import transforms
-
-        self.remote = remote
-        self.transform = transforms.Compose([
-            transforms.RandomResizedCrop(224), transforms.RandomHorizontalFlip(), transforms.ToTensor(),
-            transforms.Normalize((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))])
-
-    def __len__(self):
-        return len(self.remote)
-
-    def __getitem__(self, number):
-        import PIL.Image
-
-        data, label = self.remote.read(number)
-        return self.transform(PIL.Image.open(io.BytesIO(data)).convert("RGB")), label
-
-
-def torch_job(args, remote, number, rate):
-    import torch
-
-    torch.set_num_threads(1)
-    torch.manual_seed(number)
-    loader = torch.utils.data.DataLoader(Decoded(remote), BATCH, shuffle=True, num_workers=args.torch_workers,
-                                         prefetch_factor=2, persistent_workers=True)
-    consume(loader, rate, args.epochs)
+    def end(self):
+        self.daemon.terminate()
+        if self.daemon.wait():
+            sys.exit("penstock serve ended with status %d" % self.daemon.returncode)
+        shutil.rmtree(self.folder)
 
 
 class Torch:
-    """A process for each job, forked with torch loaded."""
+    """A process for each job, forked with torch loaded and the files listed."""
 
-    def __init__(self, args, remote):
-        import torch  # noqa: F401
-        import torchvision  # noqa: F401
+    def __init__(self, decode, workers):
+        self.decode, self.workers, self.told = decode, workers, {}
 
-        self.args, self.remote, self.threads = args, remote, []
+    def begin(self, data):
+        import torch_loader
 
-    def start(self, number, rate, done):
-        process = multiprocessing.get_context("fork").Process(target=torch_job, args=(self.args, self.remote, number, rate))
-        process.start()
+        self.dataset = torch_loader.dataset(data, self.decode)
 
-        def wait():
-            process.join()
-            if process.exitcode:
-                print("a PyTorch job ended with status %d" % process.exitcode, file=sys.stderr)
-                os._exit(1)
-            done(number)
+    @contextlib.contextmanager
+    def open(self, number):
+        import torch
 
-        self.threads.append(threading.Thread(target=wait))
-        self.threads[-1].start()
+        torch.set_num_threads(1)
+        torch.manual_seed(number)
+        yield torch.utils.data.DataLoader(self.dataset, BATCH, shuffle=True, num_workers=self.workers, prefetch_factor=2,
+                                          persistent_workers=True)
 
-    def close(self):
-        for thread in self.threads:
-            thread.join()
+    def end(self):
+        pass
 
 
-# ---- the schedule ----------------------------------------------------------------------------------------------
+# ---- inside the cgroup -----------------------------------------------------------------------------------------
+
+
+def work(contender, number, rate, epochs, tell):
+    """A job: its process."""
+    with contender.open(number) as batches:
+        for _ in range(epochs):
+            for batch in batches:
+                time.sleep(len(batch[0]) / rate)
+    tell.send(contender.told)
+
+
+def rush(contender, number, begin, end, last, tell):
+    """A job that takes what it can get until `last`; tells what it was between `begin` and `end`."""
+    taken, now = 0, 0.0
+    with contender.open(number) as batches:
+        while now < last:
+            for batch in batches:
+                now = time.monotonic()
+                if begin <= now < end:
+                    taken += len(batch[0])
+                if now >= last:
+                    break
+    tell.send(taken)
+
+
+class Running:
+    """A job under way."""
+
+    def __init__(self, function, *args):
+        self.answer, tell = limited.FORK.Pipe(duplex=False)
+        self.begun = time.monotonic()
+        self.process = limited.FORK.Process(target=function, args=(*args, tell))
+        self.process.start()
+        tell.close()
+
+    def finish(self):
+        """What it told, and how long it took."""
+        self.process.join()
+        took = time.monotonic() - self.begun
+        if self.process.exitcode:
+            sys.exit("a job ended with status %d (-9: the cgroup has too little memory for it)" % self.process.exitcode)
+        return self.answer.recv(), took
+
+
+def schedule(contender, data, jobs, at_once, epochs):
+    """Runs all jobs; returns the makespan and, for each job, when it began, its time from its start to its end and its figures."""
+    waiting, running, ended = list(enumerate(jobs)), {}, {}
+    contender.begin(data)
+    first = time.monotonic()
+    while waiting or running:
+        now = time.monotonic() - first
+        if waiting and len(running) < at_once and waiting[0][1][0] <= now:
+            number, (_, rate) = waiting.pop(0)
+            running[number] = Running(work, contender, number, rate, epochs)
+            continue
+        until = waiting[0][1][0] - now if waiting and len(running) < at_once else None
+        multiprocessing.connection.wait([job.process.sentinel for job in running.values()], until)
+        for number in [number for number, job in running.items() if not job.process.is_alive()]:
+            job = running.pop(number)
+            told, took = job.finish()
+            ended[number] = {"began": job.begun - first, "took": took, **told}
+    makespan = time.monotonic() - first
+    contender.end()
+    return {"makespan": makespan, "jobs": [ended[number] for number in range(len(jobs))]}
+
+
+def rate_of(contender, data, at_once, skip, seconds):
+    """Samples a second that as many jobs get together. Afterwards one makes way for another, so that what is held is seen then, too."""
+    contender.begin(data)
+    begin = time.monotonic() + skip
+    end = begin + seconds
+    jobs = [Running(rush, contender, number, begin, end, end + (CHANGE_S if number else 0)) for number in range(at_once)]
+    taken = jobs[0].finish()[0]
+    jobs.append(Running(rush, contender, at_once, begin, end, end + CHANGE_S))
+    taken += sum(job.finish()[0] for job in jobs[1:])
+    contender.end()
+    return taken / seconds
+
+
+def inside(source, bandwidth, limit, function, *args):
+    """Runs one of the two above in a cgroup of its own; returns its answer and the cgroup's figures."""
+    source.fresh()
+    group = limited.Group(source.device, bandwidth, limit)
+    try:
+        answer = limited.run_inside(group, function, *args)
+        return answer, group.figures()
+    finally:
+        group.close()
+
+
+# ---- what is measured first ------------------------------------------------------------------------------------
+
+
+def best_torch(args, source, at_once):
+    """Its best setting with everything in the page cache, and what its processes hold."""
+    tried = []
+    for decode in args.torch_decode.split(","):
+        for workers in [int(word) for word in args.torch_workers.split(",")]:
+            rate, figures = inside(source, None, None, rate_of, Torch(decode, workers), source.data, at_once, 3, 5)
+            tried.append({"decode": decode, "workers": workers, "samples_per_s": rate,
+                          "held_bytes": figures["most_beside_page_cache"]["all"]})
+            print("%d at once: PyTorch, %s, %d workers a job: %.0f samples/s, %.0f MB" % (
+                at_once, decode, workers, rate, tried[-1]["held_bytes"] / 1e6), flush=True)
+    return max(tried, key=lambda one: one["samples_per_s"]), tried
+
+
+def rooms(args, source, at_once):
+    """The limits of the contenders and the cache of Penstock."""
+    third = source.bytes / 3
+    best, tried = best_torch(args, source, at_once) if "torch" in args.contenders else (None, [])
+    rate, figures = inside(source, None, None, rate_of, Penstock(args, at_once), source.data, at_once, 1, 3)
+    held = figures["most_beside_page_cache"]["all"]
+    limit = third + (0 if args.whole else held)
+    # What is being read passes through the page cache; what is held varies.
+    cache = limit - max(held + 8 * MIB + 0.03 * limit, Penstock.beside(at_once))
+    room = {"penstock": {"limit": limit, "held_bytes": held, "held": figures["most_beside_page_cache"], "budget_beside_cache": Penstock.beside(at_once), "cache": cache}}
+    if best:
+        room["torch"] = {"limit": third + (0 if args.whole else best["held_bytes"]), **best, "tried": tried}
+    print("%d at once: Penstock without a cache: %.0f samples/s from the page cache, %.0f MB; cache %.0f MB of a limit of %.0f MB" % (
+        at_once, rate, held / 1e6, room["penstock"]["cache"] / 1e6, room["penstock"]["limit"] / 1e6), flush=True)
+    if room["penstock"]["cache"] < 0.1 * third or (best and best["held_bytes"] > 0.9 * room["torch"]["limit"]):
+        sys.exit("a third of %.0f MB is too little for the processes themselves; take more --samples" % (source.bytes / 1e6))
+    return room
+
+
+def make(name, args, at_once, room):
+    """The contender and its limit."""
+    if name == "torch":
+        return Torch(room["torch"]["decode"], room["torch"]["workers"]), room["torch"]["limit"]
+    ours = room["penstock"]
+    return Penstock(args, at_once, ours["cache"], "opportunistic" if name == "shared" else "plain",
+                    "100:0:0" if name == "never evict" else None), ours["limit"]
+
+
+def capacity_of(args, source, at_once, room):
+    """What is prepared without sharing, caches filled."""
+    contender, limit = make("plain", args, at_once, room)
+    fill = 1.5 * source.bytes / args.bandwidth
+    rate, _ = inside(source, args.bandwidth, limit, rate_of, contender, source.data, at_once, fill, max(8, fill))
+    return rate
 
 
 def plan(args, capacity, at_once):
     """[(arrival, rate)] of the jobs."""
     draw = random.Random(args.seed)
     mean = args.excess * capacity / at_once
-    rates = [mean * (0.5 + (k + 0.5) / JOBS) for k in range(JOBS)]
+    low, high = SPREAD
+    rates = [mean * (low + (high - low) * k / (JOBS - 1)) for k in range(JOBS)]
     draw.shuffle(rates)
     at, jobs = 0.0, []
     for rate in rates:
         jobs.append((at, rate))
-        at += draw.expovariate(4 * mean / (args.epochs * args.samples))
+        at += draw.expovariate(2 * at_once * mean / (args.epochs * args.samples))
     return jobs
 
 
-def schedule(contender, jobs, at_once):
-    """Runs all jobs; returns the makespan and each job's time from its start to its end."""
-    begun, ended, change = {}, {}, threading.Condition()
-
-    def done(number):
-        with change:
-            ended[number] = time.monotonic()
-            change.notify_all()
-
-    first = time.monotonic()
-    for number, (arrival, rate) in enumerate(jobs):
-        time.sleep(max(0.0, first + arrival - time.monotonic()))
-        with change:
-            change.wait_for(lambda: len(begun) - len(ended) < at_once)
-            begun[number] = time.monotonic()
-        contender.start(number, rate, done)
-    contender.close()
-    return max(ended.values()) - first, [ended[number] - begun[number] for number in range(len(jobs))]
+# ---- the comparison --------------------------------------------------------------------------------------------
 
 
-def make(name, args, remote, cache):
-    if name == "torch":
-        return Torch(args, remote)
-    return Penstock(args, remote, cache, "opportunistic" if name == "shared" else "plain")
-
-
-def capacity_of(args, remote, cache):
-    """Samples a second that one job as fast as it can gets without sharing, caches filled."""
-    remote.reset(0)
-    engine = Penstock(args, remote, cache, "plain")
-    with engine.module.Loader(engine.data, PIPELINE, BATCH, engine=engine.engine, order="ready") as loader:
-        consume(loader, 1e9, 1)
-        start = time.monotonic()
-        consume(loader, 1e9, 2)
-        rate = 2 * args.samples / (time.monotonic() - start)
-    engine.close()
-    return rate
-
-
-def compare(args, remote, cache, jobs, at_once):
+def compare(args, source, case):
+    """One round of all contenders."""
     found = {}
-    for name in args.contenders.split(","):
-        remote.reset(cache if name == "torch" else 0)
-        makespan, times = schedule(make(name, args, remote, cache), jobs, at_once)
-        found[name] = {"makespan": makespan, "jobs": times, "bytes": remote.reset(0)}
-        print("%d at once  %-7s %7.1f s  %6.0f MB read" % (at_once, name, makespan, found[name]["bytes"] / 1e6), flush=True)
-    if "shared" in found and "plain" in found:
-        found["slowest_job"] = max(a / b for a, b in zip(found["shared"]["jobs"], found["plain"]["jobs"]))
-    for other in ("torch", "plain"):
-        if other in found and "shared" in found:
-            found["shared / " + other] = found["shared"]["makespan"] / found[other]["makespan"]
+    for name in args.contenders:
+        contender, limit = make(name, args, case["at_once"], case["room"])
+        answer, figures = inside(source, args.bandwidth, limit, schedule, contender, source.data, case["jobs"], case["at_once"],
+                                 args.epochs)
+        found[name] = {**answer, **figures}
+        prepared = sum(job.get("preparations", args.samples * args.epochs) for job in answer["jobs"])
+        print("%d at once  %-11s %7.1f s  %6.0f MB read  %.2f prepared a delivery  at most %.0f MB, %.0f beside the page cache" % (
+            case["at_once"], name, answer["makespan"], figures["bytes_read"] / 1e6, prepared / (JOBS * args.samples * args.epochs),
+            figures["most"] / 1e6, figures["most_beside_page_cache"]["all"] / 1e6), flush=True)
+        if name == "never evict" and max(job["evictions"] for job in answer["jobs"]):
+            sys.exit("the cache that never evicts did")
     return found
 
 
-def load_photos(folder, count):
-    paths = sorted(path for path in glob.glob(os.path.join(folder, "**", "*"), recursive=True)
-                   if path.lower().endswith((".jpg", ".jpeg")))
-    if not paths:
-        sys.exit("%s: no JPEG files" % folder)
-    photos = []
-    for path in paths[:count]:
-        with open(path, "rb") as handle:
-            photos.append(handle.read())
-    return [photos[number % len(photos)] for number in range(count)]
+def sum_up(case, rounds):
+    """Ratios within rounds, and each job's own."""
+    result = {"makespan": {name: common.spread([one[name]["makespan"] for one in rounds]) for name in rounds[0]}}
+    for other in ("torch", "plain", "never evict"):
+        if "shared" in rounds[0] and other in rounds[0]:
+            result["shared / " + other] = common.spread([one["shared"]["makespan"] / one[other]["makespan"] for one in rounds])
+    if "shared" in rounds[0] and "plain" in rounds[0]:
+        ratios = [common.median([one["shared"]["jobs"][k]["took"] / one["plain"]["jobs"][k]["took"] for one in rounds])
+                  for k in range(JOBS)]
+        result["jobs, shared / plain"] = ratios
+        result["slowest job"] = {"median": max(ratios), "worst of all rounds": max(
+            a["took"] / b["took"] for one in rounds for a, b in zip(one["shared"]["jobs"], one["plain"]["jobs"]))}
+    for key in ("shared / torch", "shared / plain", "shared / never evict", "slowest job"):
+        if key in result:
+            print("%d at once: %-20s %.2f%s" % (case["at_once"], key, result[key]["median"], "" if key not in MOST else
+                  "  (at most %g: %s)" % (MOST[key], "met" if result[key]["median"] <= MOST[key] else "MISSED")))
+    return result
 
 
-def run(args, remote, encoded):
-    cache = encoded / 3
-    capacity = capacity_of(args, remote, cache)
-    print("%.1f MB encoded, a third to keep things in; without sharing %.0f samples/s are prepared" % (encoded / 1e6, capacity))
+def prepare(args, source, at_once):
+    room = rooms(args, source, at_once)
+    capacity = args.capacity or capacity_of(args, source, at_once, room)
+    jobs = plan(args, capacity, at_once)
+    rates = sorted(rate for _, rate in jobs)
+    demand = {"mean": args.excess, "least": sum(rates[:at_once]) / capacity, "most": sum(rates[-at_once:]) / capacity}
+    print("%d at once: %.0f samples/s are prepared without sharing; jobs ask for %.2f times that (%.2f to %.2f)" % (
+        at_once, capacity, demand["mean"], demand["least"], demand["most"]), flush=True)
+    return {"at_once": at_once, "room": room, "capacity": capacity, "demand": demand, "jobs": jobs}
+
+
+def run(args, source):
+    print("%d photos, %.1f MB encoded, %.0f MB/s" % (args.samples, source.bytes / 1e6, args.bandwidth / 1e6), flush=True)
+    cases = [prepare(args, source, int(word)) for word in args.at_once.split(",")]
+    rounds = [[compare(args, source, case) for case in cases] for _ in range(args.rounds)]
     results = []
-    for at_once in [int(word) for word in args.at_once.split(",")]:
-        jobs = plan(args, capacity, at_once)
-        rounds = [compare(args, remote, cache, jobs, at_once) for _ in range(args.rounds)]
-        result = {"at_once": at_once, "arrivals": [a for a, _ in jobs], "rates": [r for _, r in jobs], "rounds": rounds}
-        for key, most in (("shared / torch", 0.55), ("shared / plain", None), ("slowest_job", 1.1)):
-            if key not in rounds[0]:
-                continue
-            result[key] = common.spread([one[key] for one in rounds])
-            print("%d at once: %-15s %.2f%s" % (at_once, key, result[key]["median"], "  (at most %g)" % most if most else ""))
-        results.append(result)
-    return {"capacity": capacity, "encoded_bytes": encoded, "results": results}
+    for number, case in enumerate(cases):
+        mine = [one[number] for one in rounds]
+        jobs = case.pop("jobs")
+        results.append({**case, "arrivals": [arrival for arrival, _ in jobs], "rates": [rate for _, rate in jobs],
+                        **sum_up(case, mine), "rounds": mine})
+    return {"encoded_bytes": source.bytes, "results": results}
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--build", required=True, help="the build folder, with the program penstock")
     parser.add_argument("--photos", default=os.environ.get("PENSTOCK_PHOTOS"))
-    parser.add_argument("--samples", type=int, default=600)
-    parser.add_argument("--epochs", type=int, default=2)
+    parser.add_argument("--samples", type=int, default=2000)
+    parser.add_argument("--epochs", type=int, default=1)
     parser.add_argument("--at-once", default="2,4")
     parser.add_argument("--bandwidth", type=float, default=33e6)
-    parser.add_argument("--excess", type=float, default=2.0)
+    parser.add_argument("--excess", type=float, default=2.15)
+    parser.add_argument("--capacity", type=float, help="samples a second prepared without sharing, instead of measuring it")
+    parser.add_argument("--whole", action="store_true", help="processes and prefetched batches have no memory of their own")
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--torch-workers", type=int, default=1)
-    parser.add_argument("--contenders", default="shared,plain,torch")
-    parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--torch-workers", default="1,2")
+    parser.add_argument("--torch-decode", default="pil,io")
+    parser.add_argument("--contenders", type=lambda text: text.split(","), default=list(CONTENDERS))
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--out")
     args = parser.parse_args()
     if not args.photos:
         parser.error("--photos, or PENSTOCK_PHOTOS, names a folder of JPEG files")
-    samples = load_photos(args.photos, args.samples)
-    with tempfile.TemporaryDirectory(prefix="makespan-") as folder:
-        path, ready = os.path.join(folder, "source"), multiprocessing.Event()
-        server = multiprocessing.Process(target=serve, args=(path, samples, args.bandwidth, ready), daemon=True)
-        server.start()
-        ready.wait()
-        found = run(args, Remote(path, len(samples)), sum(map(len, samples)))
-        server.terminate()
+    if set(args.contenders) - set(CONTENDERS):
+        parser.error("contenders are %s" % ", ".join(CONTENDERS))
+    common.need_program(os.path.join(args.build, "penstock"), "build it first")
+    begun = time.monotonic()
+    source = limited.Source(args.photos, args.samples)
+    try:
+        found = run(args, source)
+    finally:
+        source.close()
     if args.out:
         common.write_json(args.out, {"machine": common.machine(), "settings": {
-            key: value for key, value in vars(args).items() if key not in ("photos", "out")}, **found})
+            key: value for key, value in vars(args).items() if key not in ("photos", "out", "build")}, **found,
+            "seconds": time.monotonic() - begun})
     return 0
 
 
