@@ -105,6 +105,7 @@ static void set_caps(psti_pool *pool, const double forms[PSTI_FORMS], uint64_t b
     for (int f = 0; f < PSTI_FORMS; f++)
         caps[f] = forms[f] >= 1 ? UINT64_MAX : (uint64_t)(forms[f] * (double)bytes);
     psti_cache_caps(pool->cache, caps);
+    pool->augmented_most = caps[PSTI_AUGMENTED];
     pool->keeps_encoded = forms[PSTI_ENCODED] > 0;
 }
 
@@ -118,6 +119,7 @@ int pool_cache_open(psti_pool *pool, uint64_t bytes, const double forms[3])
     atomic_store_explicit(&pool->cache_allowed, allowed, memory_order_relaxed);
     const psti_cache_spec spec = {pool->cache_auto ? pool->budget.limit : bytes, take, give, pool};
     const int rc = psti_cache_new(&spec, &pool->cache);
+    pool->augmented_most = UINT64_MAX;
     if (rc == 0)
         set_caps(pool, forms, allowed);
     return rc;

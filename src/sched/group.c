@@ -216,16 +216,21 @@ int group_others(const run *r, uint8_t **out)
     return 0;
 }
 
-/* How many entries the cache has room for, as far as can be told. */
+/* What the cache has to hold for feeds that share an order, for each sample that they are apart. */
+static const double FOLLOW_TIMES = 1.3;
+
+/* How many entries the cache would have room for, not how many there are: that is few while a job
+ * is alone, and the target follows those that come to share an order. */
 static uint64_t room_for(const group *g)
 {
-    psti_pool *pool = g->pool;
-    const uint64_t all = atomic_load_explicit(&pool->cache_allowed, memory_order_relaxed);
-    psti_share_counts counts;
-    psti_share_counts_get(g->share, &counts);
-    if (g->bytes <= 0 || counts.removed)
-        return counts.resident;
-    return (uint64_t)((double)all / g->bytes);
+    const psti_pool *pool = g->pool;
+    uint64_t all = atomic_load_explicit(&pool->cache_allowed, memory_order_relaxed);
+    int groups = 0;
+    for (const group *other = pool->groups; other; other = other->next)
+        groups++;
+    if (all > pool->augmented_most)
+        all = pool->augmented_most;
+    return g->bytes > 0 ? (uint64_t)((double)all / (FOLLOW_TIMES * g->bytes * groups)) : 0;
 }
 
 void group_epoch_locked(run *r)

@@ -323,6 +323,7 @@ struct psti_pool {
     bool keeps_encoded; /* asked for in so many words */
     bool cache_auto;    /* these fixed after start */
     uint64_t cache_limit;
+    uint64_t augmented_most; /* bytes that the caller lets augmented entries have */
     /* Bytes it has and may have: counters that the cache asks without pool->lock; the second is
      * written under it. */
     atomic_uint_fast64_t cache_taken, cache_allowed;

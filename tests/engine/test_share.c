@@ -181,6 +181,76 @@ static void joining_and_leaving_in_mid_epoch(void)
     pst_engine_free(engine);
 }
 
+/* Turn by turn; what both prepared. */
+static uint64_t take_turns(pst_job *const jobs[2], int batches)
+{
+    pst_job_stats before[2], after = {.size = sizeof after};
+    uint64_t prepared = 0;
+    for (int j = 0; j < 2; j++) {
+        before[j].size = sizeof before[j];
+        pst_job_stats_get(jobs[j], &before[j]);
+    }
+    for (int i = 0; i < 2 * batches; i++) {
+        pst_batch *batch;
+        while (pst_job_next(jobs[i % 2], -1, &batch) != 1)
+            continue;
+        pst_batch_release(batch);
+    }
+    for (int j = 0; j < 2; j++) {
+        pst_job_stats_get(jobs[j], &after);
+        prepared += after.preparations - before[j].preparations;
+    }
+    return prepared;
+}
+
+/* Samples of one job, to the end of the epoch if that is sooner. */
+static void take(pst_job *job, int samples)
+{
+    pst_batch *batch;
+    for (int answer; samples > 0 && (answer = pst_job_next(job, -1, &batch)) == 1;) {
+        samples -= (int)pst_batch_get(batch)->slots;
+        pst_batch_release(batch);
+    }
+}
+
+/* While a job is alone, decoded samples drive augmented ones out. Who comes to it then still takes
+ * its order, and they split the work: 0.59 of what they get. With orders of their own they prepare
+ * 0.85, so little is cached. */
+static void whoever_comes_at_the_beginning_of_anothers_epoch_takes_its_order(void)
+{
+    enum { MANY = 900, PAIR = 2, STEPS = MANY / PAIR };
+    char *many = kit_folder();
+    kit_images(many, MANY, CLASSES);
+    pst_dataset *set = kit_dataset(many);
+    pst_engine_options small;
+    pst_engine_options_init(&small);
+    small.workers = 2;
+    small.cache_bytes = 64 * 1024;
+    small.memory_bytes = 64 * MIB;
+    pst_engine *engine = kit_engine_with(&small);
+    const pst_job_options o = kit_sharing_options(PAIR, 1, 0);
+    pst_job *first = kit_job(engine, set, &o), *leaves = kit_job(engine, set, &o);
+    take_turns((pst_job *const[]){first, leaves}, STEPS);
+    pst_job_close(leaves);
+    pst_job_stats s = {.size = sizeof s};
+    for (int epoch = 0; epoch < 1000; epoch++) {
+        take(first, MANY);
+        pst_job_stats_get(first, &s);
+        if (s.form_entries[2] < 24)
+            break;
+    }
+    CHECKF(s.form_entries[2] < 24, "%lu are kept for nobody", (unsigned long)s.form_entries[2]);
+    take(first, 20);
+    pst_job *comes = kit_job(engine, set, &o);
+    const uint64_t prepared = take_turns((pst_job *const[]){first, comes}, STEPS - 8);
+    CHECKF(prepared < 0.7 * 2 * MANY, "%lu of %d were prepared", (unsigned long)prepared, 2 * MANY);
+    pst_job_close(first);
+    pst_job_close(comes);
+    pst_engine_free(engine);
+    pst_dataset_close(set);
+    kit_remove(many);
+}
+
 static void a_state_goes_on_with_what_is_left(void)
 {
     pst_engine *engine = kit_sharing_engine(3, IMAGES);
@@ -313,6 +383,7 @@ int main(void)
     RUN(a_job_alone_prepares_everything_and_keeps_nothing);
     RUN(jobs_of_different_speed_share);
     RUN(joining_and_leaving_in_mid_epoch);
+    RUN(whoever_comes_at_the_beginning_of_anothers_epoch_takes_its_order);
     RUN(a_state_goes_on_with_what_is_left);
     RUN(ranks_that_share_get_their_parts);
     RUN(epochs_that_are_given_up_while_they_are_opened);
