@@ -2,13 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Makespan of twelve jobs of different rates that arrive at random and are let in a few at a time.
 
-    PYTHONPATH=BUILD/python LD_LIBRARY_PATH=BUILD bench/makespan.py --build BUILD --photos DIR [--samples 2000] [--epochs 1]
-        [--at-once 2,4] [--bandwidth 33e6] [--excess 2.15] [--rounds 3] [--seed 1] [--whole] [--out FILE]
+    PYTHONPATH=BUILD/python LD_LIBRARY_PATH=BUILD bench/makespan.py --build BUILD --photos DIR [--samples 1800] [--epochs 1]
+        [--at-once 2,4] [--bandwidth 40e6] [--excess 2.15] [--rounds 3] [--seed 1] [--whole] [--out FILE]
 
 Data. `samples` real photos, each a file of its own bytes, on a file system whose reads are let through at --bandwidth bytes a second in
 all (bench/limited.py: a loop device and the throttle of the cgroup blkio); what was read lies in the kernel's page cache. Mounted
-anew before every run. The default is a little less than PyTorch's processes take on 2 cores, so that they are held up by cores and
-source alike.
+anew before every run. The default is about what PyTorch's processes can take in on 2 cores without a page cache (340 photos of
+110 KB a second); with less, sharing by 2 jobs, which can at most halve what is read, is worth less.
 
 Memory. Every run is a process tree in a cgroup of its own, page cache, shared memory and the kernel's own included. Its limit is a
 third of the encoded bytes; with --whole that is all there is. Otherwise, what the contender's processes hold beside the page cache while
@@ -354,10 +354,10 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", required=True, help="the build folder, with the program penstock")
     parser.add_argument("--photos", default=os.environ.get("PENSTOCK_PHOTOS"))
-    parser.add_argument("--samples", type=int, default=2000)
+    parser.add_argument("--samples", type=int, default=1800)
     parser.add_argument("--epochs", type=int, default=1)
     parser.add_argument("--at-once", default="2,4")
-    parser.add_argument("--bandwidth", type=float, default=33e6)
+    parser.add_argument("--bandwidth", type=float, default=40e6)
     parser.add_argument("--excess", type=float, default=2.15)
     parser.add_argument("--capacity", type=float, help="samples a second prepared without sharing, instead of measuring it")
     parser.add_argument("--whole", action="store_true", help="processes and prefetched batches have no memory of their own")
