@@ -98,9 +98,12 @@ class Source:
 
     def close(self):
         for command in (["umount", self.mount], self.loop and ["losetup", "-d", self.loop], ["umount", self.ram]):
-            if command:
-                subprocess.run(command, stderr=subprocess.DEVNULL, check=False)
-        shutil.rmtree(self.top, ignore_errors=True)
+            for _ in range(100 if command else 0):  # a process that was killed lets go a moment later
+                if subprocess.run(command, stderr=subprocess.DEVNULL, check=False).returncode == 0:
+                    break
+                time.sleep(0.05)
+        if not os.path.ismount(self.ram):
+            shutil.rmtree(self.top, ignore_errors=True)
 
 
 class Group:
