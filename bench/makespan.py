@@ -219,11 +219,11 @@ def inside(source, bandwidth, limit, function, *args):
 
 
 def best_torch(args, source, at_once):
-    """Its best setting with everything in the page cache, and what its processes hold."""
+    """Its best setting behind the source, from an empty page cache, and what its processes hold."""
     tried = []
     for decode in args.torch_decode.split(","):
         for workers in [int(word) for word in args.torch_workers.split(",")]:
-            rate, figures = inside(source, None, None, rate_of, Torch(decode, workers), source.data, at_once, 3, 5)
+            rate, figures = inside(source, args.bandwidth, None, rate_of, Torch(decode, workers), source.data, at_once, 3, 6)
             tried.append({"decode": decode, "workers": workers, "samples_per_s": rate,
                           "held_bytes": figures["most_beside_page_cache"]["all"]})
             print("%d at once: PyTorch, %s, %d workers a job: %.0f samples/s, %.0f MB" % (
