@@ -7,8 +7,8 @@
 static psti_kernels tables[PSTI_CPU_AVX512 + 1];
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-/* What fills a level's table is compiled for that level itself: on a lesser CPU it must not run, and
- * the tables above are those of the best level there is. */
+/* What fills a level's table is compiled for that level itself: on a lesser CPU it must not run,
+ * and the tables above are those of the best level there is. */
 static void fill(void)
 {
     const int best = (int)psti_cpu_best();
