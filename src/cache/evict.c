@@ -37,16 +37,33 @@ enum {
     ALL_FORMS = STATIC_FORMS | AUGMENTED_FORM
 };
 
-/* The least worth of a few, among entries of these forms. A list that is not longer than that is
- * looked at as a whole. */
+/* A few entries drawn at random; a list that is not longer than that, as a whole. They lie all over
+ * memory, so they are asked for at once before the first is looked at. */
+static size_t draw_few(psti_cache *cache, psti_cache_entry *entries[PROBES])
+{
+    size_t at[PROBES];
+    const bool few = cache->all_count <= PROBES;
+    const size_t count = few ? cache->all_count : PROBES;
+    for (size_t i = 0; i < count; i++) {
+        at[i] = few ? i : draw(cache, cache->all_count);
+        __builtin_prefetch(&cache->all[at[i]]);
+    }
+    for (size_t i = 0; i < count; i++) {
+        entries[i] = cache->all[at[i]];
+        __builtin_prefetch(entries[i]);
+        __builtin_prefetch(&entries[i]->state);
+    }
+    return count;
+}
+
+/* The least worth of a few, among entries of these forms. */
 static psti_cache_entry *least(psti_cache *cache, unsigned forms, double *density)
 {
-    psti_cache_entry *found = NULL;
-    const bool few = cache->all_count <= PROBES;
-    const size_t looks = few ? cache->all_count : PROBES;
+    psti_cache_entry *entries[PROBES], *found = NULL;
+    const size_t count = draw_few(cache, entries);
     *density = INFINITY;
-    for (size_t i = 0; i < looks; i++) {
-        psti_cache_entry *e = cache->all[few ? i : draw(cache, cache->all_count)];
+    for (size_t i = 0; i < count; i++) {
+        psti_cache_entry *e = entries[i];
         if (!may_go(e) || !(forms & 1u << e->owner->spec.form))
             continue;
         const double d = entry_density(e) * (e->owner->spec.weight ? 1 : STAND);
