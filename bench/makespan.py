@@ -248,9 +248,7 @@ def rooms(args, source, at_once):
     cache = limit - max(held["all"] + IN_FLIGHT, Penstock.beside(at_once))
     room = {"penstock": {"limit": limit, "held": held, "cache": cache, "budget_beside_cache": Penstock.beside(at_once)}}
     if best:
-        # Now and then more of its batches are there at a time than were seen together: one more a job.
-        on_top = 0 if args.whole else best["held_bytes"] + at_once * BATCH_BYTES
-        room["torch"] = {"limit": third + on_top, **best, "tried": tried}
+        room["torch"] = {"limit": third + (0 if args.whole else best["held_bytes"]), **best, "tried": tried}
     print("%d at once: Penstock holds %.0f MB beside its cache; cache %.0f MB of a limit of %.0f MB" % (
         at_once, held["all"] / 1e6, cache / 1e6, limit / 1e6), flush=True)
     if cache < 0.1 * third or (args.whole and best and best["held_bytes"] > 0.9 * third):
