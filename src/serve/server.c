@@ -4,6 +4,7 @@
 #include "serve/server.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -82,13 +83,27 @@ static void remove_conn(pst_server *s, conn *c)
     conn_free(c);
 }
 
+/* Out of descriptors: whoever waits is turned away. Left in the queue, he would wake the loop again
+ * and again. */
+static bool turn_away(pst_server *s)
+{
+    if ((errno != EMFILE && errno != ENFILE) || s->spare < 0)
+        return false;
+    close(s->spare);
+    const int sock = accept4(s->listener, NULL, NULL, SOCK_CLOEXEC);
+    if (sock >= 0)
+        close(sock);
+    s->spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    return sock >= 0;
+}
+
 static void accept_all(pst_server *s)
 {
     for (;;) {
         const int sock = accept4(s->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
         if (sock >= 0)
             add_conn(s, sock);
-        else if (errno != EINTR && errno != ECONNABORTED)
+        else if (errno != EINTR && errno != ECONNABORTED && !turn_away(s))
             return;
     }
 }
@@ -245,6 +260,7 @@ static int start_engine(pst_server *s, const pst_server_options *o, pst_error *e
 
 static int start_loop(pst_server *s, pst_error *err)
 {
+    s->spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
     s->event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     s->epoll = epoll_create1(EPOLL_CLOEXEC);
     if (s->event < 0 || s->epoll < 0 || watch_new(s, s->event, &s->event) < 0 ||
@@ -293,7 +309,7 @@ int pst_server_open(const pst_server_options *opts, pst_server **out, pst_error 
     pst_server *s = psti_calloc(PSTI_MEM_SERVE, 1, sizeof *s);
     if (!s)
         return psti_fail(err, -ENOMEM, "serve", NULL, "out of memory");
-    s->listener = s->epoll = s->event = s->lifeline = -1;
+    s->listener = s->epoll = s->event = s->lifeline = s->spare = -1;
     s->at = (where){-1, -1};
     s->started_ns = psti_now_ns();
     s->next_id = 1;
@@ -335,6 +351,8 @@ void pst_server_close(pst_server *s)
         close(s->epoll);
     if (s->event >= 0)
         close(s->event);
+    if (s->spare >= 0)
+        close(s->spare);
     psti_free(s->allow);
     shelf_fini(&s->shelf);
     pthread_cond_destroy(&s->gone);

@@ -170,6 +170,7 @@ struct pst_server {
     where at;
     int listener, epoll, event; /* event: an eventfd that wakes the loop */
     int lifeline;               /* the caller's: its end is ours; -1 = none */
+    int spare;                  /* a descriptor to let go of when there are no more */
     pst_engine *engine;
     pst_settings settings;
     shelf shelf;

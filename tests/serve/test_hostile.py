@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import resource
 import socket
 import struct
 import subprocess
@@ -151,3 +152,25 @@ def test_silent_crowd(unharmed):
     unharmed.until(lambda jobs: len(jobs) > 290)
     for raw in crowd:
         raw.sock.close()
+
+
+def cpu_s(pid):
+    """Seconds of CPU time that a process has used."""
+    with open(f"/proc/{pid}/stat", encoding="ascii") as handle:
+        fields = handle.read().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def test_more_connections_than_descriptors(serve, client):
+    """They are turned away, the daemon rests, and those who come later are served."""
+    daemon = serve(preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64)))
+    raws = [wire.Raw(daemon) for _ in range(100)]
+    assert raws[-1].is_left()
+    before = cpu_s(daemon.child.pid)
+    with pytest.raises(subprocess.TimeoutExpired):
+        daemon.child.wait(2)
+    assert cpu_s(daemon.child.pid) - before < 0.5
+    for raw in raws:
+        raw.sock.close()
+    daemon.until(lambda jobs: not jobs)
+    assert client("--engine", daemon.address).end() == ""
