@@ -243,7 +243,8 @@ static void whoever_comes_at_the_beginning_of_anothers_epoch_takes_its_order(voi
     take(first, 20);
     pst_job *comes = kit_job(engine, set, &o);
     const uint64_t prepared = take_turns((pst_job *const[]){first, comes}, STEPS - 8);
-#if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__) /* they change what things cost */
+#if !defined(__SANITIZE_THREAD__) &&                                                               \
+    !defined(__SANITIZE_ADDRESS__) /* they change what things cost */
     CHECKF(prepared < 0.7 * 2 * MANY, "%lu of %d were prepared", (unsigned long)prepared, 2 * MANY);
 #else
     (void)prepared;
