@@ -219,10 +219,24 @@ int group_others(const run *r, uint8_t **out)
 /* What the cache has to hold for feeds that share an order, for each sample that they are apart. */
 static const double FOLLOW_TIMES = 1.3;
 
+static const double UNKNOWN_BYTES = 500e3; /* of an entry, where not even batches have a size */
+
+/* Of one entry. A job that is alone keeps none: until there is one, what the sample has in a batch,
+ * which is as much or more. */
+static double entry_bytes(const psti_feed *feed)
+{
+    if (feed->group->bytes > 0)
+        return feed->group->bytes;
+    if (feed->layout.dense && feed->layout.bytes > 0)
+        return (double)feed->layout.bytes / feed->spec.batch;
+    return UNKNOWN_BYTES;
+}
+
 /* How many entries the cache would have room for, not how many there are: that is few while a job
  * is alone, and the target follows those that come to share an order. */
-static uint64_t room_for(const group *g)
+static uint64_t room_for(const psti_feed *feed)
 {
+    const group *g = feed->group;
     const psti_pool *pool = g->pool;
     uint64_t all = atomic_load_explicit(&pool->cache_allowed, memory_order_relaxed);
     int groups = 0;
@@ -230,7 +244,7 @@ static uint64_t room_for(const group *g)
         groups++;
     if (all > pool->augmented_most)
         all = pool->augmented_most;
-    return g->bytes > 0 ? (uint64_t)((double)all / (FOLLOW_TIMES * g->bytes * groups)) : 0;
+    return (uint64_t)((double)all / (FOLLOW_TIMES * entry_bytes(feed) * groups));
 }
 
 void group_epoch_locked(run *r)
@@ -238,7 +252,7 @@ void group_epoch_locked(run *r)
     psti_feed *feed = r->feed;
     group *g = feed->group;
     psti_cache_lock(feed->pool->cache);
-    psti_share_room(g->share, room_for(g));
+    psti_share_room(g->share, room_for(feed));
     psti_share_epoch(g->share, feed->member, r->others);
     psti_cache_unlock(feed->pool->cache);
     psti_free(r->others);
