@@ -134,13 +134,12 @@ void job_open_thread(conn *c)
 
 void job_close_thread(conn *c)
 {
-    pst_job *job = c->job;
+    pst_job_close(c->job); /* first: what a live job gets back it fills again */
     for (uint32_t id = 0; id < segment_count(c); id++) {
         segment *seg = segment_at(c, id);
         if (seg && seg->lease)
-            pst_batch_release(seg->lease); /* which may be the end of seg */
+            pst_batch_release(seg->lease); /* the end of seg; the client keeps his mapping */
     }
-    pst_job_close(job);
     shelf_give(&c->server->shelf, c->entry);
     c->entry = NULL;
 }

@@ -44,6 +44,18 @@ def test_held_batches_outlive_daemon_and_loader(serve, photos):
     assert len(more) == 12
 
 
+def test_held_batches_outlive_a_closed_loader(serve, photos):
+    """Nothing is prepared into a batch that its job still holds when it ends, however busy the workers are."""
+    daemon = serve()
+    held = []
+    for _ in range(20):
+        with penstock.Loader(photos, PIPELINE, batch_size=2, engine=daemon.address) as loader:
+            batches = [batch for _, batch in zip(range(6), loader)]
+            held += [(batch, batch.image.copy()) for batch in batches]
+    daemon.until(lambda jobs: not jobs)
+    assert all(numpy.array_equal(batch.image, copy) for batch, copy in held)
+
+
 def test_child_does_not_hide_the_end_of_its_parent(serve, photos):
     """A forked child has the descriptors of its parent, and must not keep the job alive."""
     daemon = serve()
