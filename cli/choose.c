@@ -338,6 +338,26 @@ int choose_forms(const char *text, double forms[3])
     return CLI_OK;
 }
 
+int choose_without(const char *text, pst_job_options *opts)
+{
+    static const char *const parts[] = {"lanes", "prediction", "early", "past", "tuner"};
+    enum { PARTS = sizeof parts / sizeof *parts };
+    for (const char *at = text; at != NULL;) {
+        const size_t length = strcspn(at, ",");
+        int part = 0;
+        while (part < PARTS &&
+               (strlen(parts[part]) != length || strncmp(parts[part], at, length) != 0))
+            part++;
+        if (part == PARTS)
+            return fail_usage("--without takes lanes, prediction, early, past and tuner, joined by "
+                              "commas, not '%s'",
+                              text);
+        opts->without |= 1 << part; /* as pst_without */
+        at = at[length] == ',' ? at + length + 1 : NULL;
+    }
+    return CLI_OK;
+}
+
 static int take_policy(const char *term, pst_job_options *opts)
 {
     int64_t count = 0;

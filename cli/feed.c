@@ -21,12 +21,12 @@
 
 typedef struct feed_values {
     const char *data, *pipeline, *split, *fields, *sampler, *rank, *on_error, *ledger, *save_state,
-        *load_state, *index_dir, *group, *forms, *engine;
+        *load_state, *index_dir, *group, *forms, *engine, *without;
     int64_t batch, epochs, start_epoch, workers, max_batches, io_depth, ready_depth, reorder_window,
         draws;
     uint64_t seed, memory, cache;
     double step_ms;
-    int order, ends, io, sampling;
+    int order, ends, io, sampling, schedule;
     bool json, quiet;
 } feed_values;
 
@@ -83,8 +83,11 @@ static int fill_options(feed *f)
     o->ready_depth = (int)v->ready_depth;
     o->reorder_window = v->reorder_window;
     o->sampling = v->sampling;
+    o->schedule = v->schedule;
     o->group = v->group;
     int exit_code = choose_rank(v->rank, o);
+    if (exit_code == CLI_OK)
+        exit_code = choose_without(v->without, o);
     if (exit_code == CLI_OK)
         exit_code = choose_on_error(v->on_error, o);
     return exit_code;
@@ -308,7 +311,9 @@ static int run_feed(const void *values)
 static const char *const order_words[] = {"strict", "ready", NULL}; /* as pst_order */
 static const char *const ends_words[] = {"default", "drop", "pad", "short", NULL}; /* as pst_ends */
 static const char *const sampling_words[] = {"plain", "opportunistic", NULL}; /* as pst_sampling */
-static const char *const io_words[] = {"auto", "uring", "threads", NULL};     /* as pst_io */
+static const char *const schedule_words[] = {"penstock", "plain", "inorder", "batch-per-worker",
+                                             NULL};                       /* as pst_schedule */
+static const char *const io_words[] = {"auto", "uring", "threads", NULL}; /* as pst_io */
 
 #define AT(field) offsetof(feed_values, field)
 static const arg_operand operands[] = {
@@ -367,6 +372,15 @@ static const arg_option options[] = {
              "as in 0:60:40 (default: as it pays)"),
     OPT_INT("ready-depth", "N", AT(ready_depth), 0, 64, "0",
             "batches prepared ahead; 0 = 4, less if memory is short"),
+    OPT_WORD(
+        "schedule", "penstock|plain|inorder|batch-per-worker", AT(schedule), schedule_words,
+        "penstock",
+        "how workers are given samples; the others are there to compare with: one pool without "
+        "lanes, the same in strict order, a batch for each worker"),
+    OPT_TEXT(
+        "without", "PARTS", AT(without), NULL,
+        "leave out parts of the schedule, to see what they do: lanes, prediction, early, past, "
+        "tuner; joined by commas"),
     OPT_WORD("io", "auto|uring|threads", AT(io), io_words, "auto", "how files are read"),
     OPT_INT("io-depth", "N", AT(io_depth), 0, 1024, "0", "reads in flight; 0 = 32"),
     OPT_TEXT("index-dir", "DIR|none", AT(index_dir), NULL,

@@ -138,6 +138,9 @@ static void json_measures(json *j, const report *r)
     json_uint(j, "decoded_hits", r->stats.cache_hits);
     json_uint(j, "augmented_hits", r->stats.shared_hits);
     json_uint(j, "evictions", r->stats.evictions);
+    json_uint(j, "slow_samples", r->stats.slow_samples);
+    json_uint(j, "slow_parked", r->stats.slow_parked);
+    json_real(j, "slow_cutoff_ms", (double)r->stats.slow_cutoff_ns * 1e-6);
     json_uint(j, "cache_bytes", r->stats.cache_bytes);
     json_uint(j, "cache_entries", r->stats.cache_entries);
     json_uint(j, "fresh_batches", r->stats.fresh_batches);

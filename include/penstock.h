@@ -448,6 +448,22 @@ typedef enum pst_sampling {
     PST_SAMPLING_OPPORTUNISTIC = 1
 } pst_sampling;
 
+/* How workers are given samples. The others are there to be compared with. */
+typedef enum pst_schedule {
+    PST_SCHEDULE_PENSTOCK = 0,
+    PST_SCHEDULE_PLAIN,           /* one pool: no lanes, no prediction */
+    PST_SCHEDULE_INORDER,         /* plain, and strict whatever `order` says */
+    PST_SCHEDULE_BATCH_PER_WORKER /* a worker makes a whole batch, one sample after the other */
+} pst_schedule;
+/* Parts of PST_SCHEDULE_PENSTOCK that can be left out, added up. */
+typedef enum pst_without {
+    PST_WITHOUT_LANES = 1,      /* slow samples stay with their worker */
+    PST_WITHOUT_PREDICTION = 2, /* a sample is slow when it has taken long, not before */
+    PST_WITHOUT_EARLY = 4,      /* samples that will be slow wait for their turn like others */
+    PST_WITHOUT_PAST = 8,       /* what a sample took in earlier epochs counts for nothing */
+    PST_WITHOUT_TUNER = 16      /* workers and reads under way stay as many as they are */
+} pst_without;
+
 typedef struct pst_job_options {
     size_t size;          /* sizeof(pst_job_options) */
     const char *pipeline; /* required */
@@ -489,6 +505,8 @@ typedef struct pst_job_options {
     int call_count;        /* (0..256; 0) */
     int sampling;          /* pst_sampling (default plain) */
     const char *group;     /* opportunistic: jobs of one name share preparations (NULL = "") */
+    int schedule;          /* pst_schedule (default penstock) */
+    int without;           /* pst_without, added up (0..31; 0) */
 } pst_job_options;
 
 typedef struct pst_stage_stats {
@@ -519,6 +537,9 @@ typedef struct pst_job_stats {
     uint64_t encoded_hits;                   /* samples that began from their stored bytes */
     uint64_t form_entries[3], form_bytes[3]; /* of the engine: encoded, decoded, augmented */
     uint64_t evictions;                      /* of the engine */
+    /* Samples met so far whose work passed the cut-off; how often one was put aside; the cut-off
+     * now (0 = none). */
+    uint64_t slow_samples, slow_parked, slow_cutoff_ns;
 } pst_job_stats;
 
 /* How an image becomes what the pipeline asks for, once its last op is done. For an element x of

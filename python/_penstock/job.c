@@ -55,30 +55,37 @@ static void set_arrays(job_args *a)
 
 static int parse_args(const module_state *st, PyObject *args, PyObject *kwargs, job_args *a)
 {
-    static char *names[] = {"engine",      "dataset",        "pipeline", "batch",      "split",
-                            "fields",      "seed",           "epochs",   "order",      "ends",
-                            "rank",        "world",          "sampler",  "ids",        "weights",
-                            "draws",       "repeat",         "on_error", "skip",       "retries",
-                            "ready_depth", "reorder_window", "draw_id",  "raw_finish", "leases",
-                            "cache",       "calls",          "sampling", "group",      NULL};
+    static char *names[] = {
+        "engine",         "dataset",  "pipeline",   "batch",    "split", "fields",  "seed",
+        "epochs",         "order",    "ends",       "rank",     "world", "sampler", "ids",
+        "weights",        "draws",    "repeat",     "on_error", "skip",  "retries", "ready_depth",
+        "reorder_window", "draw_id",  "raw_finish", "leases",   "cache", "calls",   "sampling",
+        "group",          "schedule", "without",    NULL};
     pst_job_options *o = &a->opts;
     /* In the order of pst_sampling. */
     static const char *const sampling_words[] = {"plain", "opportunistic", NULL};
     const char *sampling = "plain";
+    /* In the order of pst_schedule. */
+    static const char *const schedule_words[] = {"penstock", "plain", "inorder", "batch-per-worker",
+                                                 NULL};
+    const char *schedule = "penstock";
     int cache = 1;
     pst_job_options_init(o);
     a->order = "strict", a->ends = "default", a->sampler = "shuffle", a->on_error = "raise";
     if (!PyArg_ParseTupleAndKeywords(
-            args, kwargs, "O!O!si|$zzO&O&ssiisz*z*O&isO&iiO&O&pipOsz:Job", names, st->engine_type,
+            args, kwargs, "O!O!si|$zzO&O&ssiisz*z*O&isO&iiO&O&pipOszsi:Job", names, st->engine_type,
             &a->engine, st->dataset_type, &a->dataset, &o->pipeline, &o->batch, &o->split,
             &o->fields, pyp_as_u64, &o->seed, pyp_as_u64, &o->epochs, &a->order, &a->ends, &o->rank,
             &o->world, &a->sampler, &a->ids, &a->weights, pyp_as_i64, &o->draws, &o->repeat,
             &a->on_error, pyp_as_i64, &o->skip_limit, &o->read_retries, &o->ready_depth, pyp_as_i64,
             &o->reorder_window, pyp_as_i64, &o->draw_id, &o->raw_finish, &o->leases, &cache,
-            &a->functions, &sampling, &o->group))
+            &a->functions, &sampling, &o->group, &schedule, &o->without))
         return -1;
     o->sampling = pyp_pick("sampling", sampling_words, sampling);
     if (o->sampling < 0)
+        return -1;
+    o->schedule = pyp_pick("schedule", schedule_words, schedule);
+    if (o->schedule < 0)
         return -1;
     o->no_cache = !cache;
     set_arrays(a);

@@ -44,6 +44,7 @@ static int add_memory_stats(PyObject *dict, const pst_job_stats *s)
         {"cache_entries", s->cache_entries}, {"preparations", s->preparations},
         {"encoded_hits", s->encoded_hits},   {"decoded_hits", s->cache_hits},
         {"augmented_hits", s->shared_hits},  {"evictions", s->evictions},
+        {"slow_samples", s->slow_samples},   {"slow_parked", s->slow_parked},
     };
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
         if (pyp_dict_take(dict, all[i].name, number(all[i].value)) < 0)

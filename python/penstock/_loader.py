@@ -11,7 +11,7 @@ from . import _penstock
 from ._batch import Batch, make_batch
 from ._calls import wrap_calls
 from ._dataset import Dataset, as_dataset
-from ._options import as_forms, ends_word, fields_text, on_error_options, sampling_options, whole
+from ._options import as_forms, ends_word, fields_text, on_error_options, sampling_options, whole, without_bits
 from ._penstock import Engine, Error, SettingError, StateError
 from ._pipeline import PipelineLike, as_pipeline
 from ._ranks import find_ranks
@@ -101,6 +101,8 @@ class Loader:
         sampling: str = "plain",
         group: str | None = None,
         forms: Sequence[float] | None = None,
+        schedule: str = "penstock",
+        without: Iterable[str] = (),
     ) -> None:
         if isinstance(engine, Engine) and (workers or memory or cache is not None or forms is not None):
             raise SettingError(
@@ -119,6 +121,8 @@ class Loader:
             "order": order or ("ready" if sampling == "opportunistic" else "strict"),
             "sampling": sampling,
             "group": group,
+            "schedule": schedule,
+            "without": without_bits(without),
             "ends": ends_word(ends, drop_last, train),
             "rank": self.ranks.rank,
             "world": self.ranks.world,

@@ -90,3 +90,15 @@ def as_forms(forms: Sequence[float] | None) -> tuple[float, float, float]:
             f"forms={forms!r}: three shares from 0 to 1 are needed, for encoded, decoded and augmented samples"
         )
     return shares
+
+
+_PARTS = ("lanes", "prediction", "early", "past", "tuner")
+
+
+def without_bits(parts: Iterable[str]) -> int:
+    """Parts of the schedule that are left out, as the engine counts them."""
+    names = [parts] if isinstance(parts, str) else list(parts)
+    unknown = [name for name in names if name not in _PARTS]
+    if unknown:
+        raise SettingError(f"without={unknown[0]!r}: the parts of the schedule are {', '.join(_PARTS)}")
+    return sum(1 << _PARTS.index(name) for name in set(names))

@@ -170,6 +170,8 @@ class Job:
         calls: dict[str, Callable[[View, int], Buffer]] | None = None,
         sampling: str = "plain",
         group: str | None = None,
+        schedule: str = "penstock",
+        without: int = 0,
     ) -> Job: ...
     @property
     def epoch(self) -> int: ...

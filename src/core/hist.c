@@ -38,3 +38,23 @@ uint64_t psti_hist_quantile(const psti_hist *hist, double q)
     }
     return 0;
 }
+
+double psti_hist_mass_above(const psti_hist *hist, uint64_t value)
+{
+    double above = 0, all = 0;
+    for (unsigned i = 0; i < PSTI_HIST_BUCKETS; i++) {
+        const double mass = (double)hist->bucket[i] * (double)floor_of(i);
+        all += mass;
+        above += floor_of(i) > value ? mass : 0;
+    }
+    return all > 0 ? above / all : 0;
+}
+
+void psti_hist_fade(psti_hist *hist)
+{
+    hist->count = 0;
+    for (unsigned i = 0; i < PSTI_HIST_BUCKETS; i++) {
+        hist->bucket[i] /= 2;
+        hist->count += hist->bucket[i];
+    }
+}

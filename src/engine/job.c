@@ -74,6 +74,8 @@ static int check_options(const pst_job_options *o, pst_error *err)
         {"leases", o->leases, 0, 64},
         {"no_cache", o->no_cache, 0, 1},
         {"sampling", o->sampling, PST_SAMPLING_PLAIN, PST_SAMPLING_OPPORTUNISTIC},
+        {"schedule", o->schedule, PST_SCHEDULE_PENSTOCK, PST_SCHEDULE_BATCH_PER_WORKER},
+        {"without", o->without, 0, 2 * PST_WITHOUT_TUNER - 1},
         {"call_count", o->call_count, 0, o->calls ? CALLS_MOST : 0},
     };
     for (size_t i = 0; i < sizeof bounds / sizeof *bounds; i++)
@@ -171,7 +173,7 @@ int job_open_feed(pst_job *job, psti_pool *pool, const pst_job_options *o,
         .rank = o->rank,
         .world = o->world,
         .ends = resolve_ends(o),
-        .mode = o->order,
+        .mode = o->schedule == PST_SCHEDULE_INORDER ? PST_ORDER_STRICT : o->order,
         .seed = o->seed,
         .first_epoch = o->first_epoch,
         .epochs = o->epochs,
@@ -184,6 +186,8 @@ int job_open_feed(pst_job *job, psti_pool *pool, const pst_job_options *o,
         .cache = !o->no_cache,
         /* A record counts what came; who chose it does not matter. */
         .shares = o->sampling == PST_SAMPLING_OPPORTUNISTIC && !is_record(job, pool),
+        .schedule = o->schedule,
+        .without = o->without,
         .bad = note_bad,
         .user = job,
     };

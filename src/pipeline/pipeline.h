@@ -163,6 +163,8 @@ bool psti_work_grew(psti_work *work);
 /* Runs the stage at the cursor. 1: more to run; 0: ready for finish; negative: the sample is bad,
  * err says where. */
 int psti_work_step(psti_work *work, psti_kit *kit, pst_error *err);
+/* The stage that the next step runs. */
+int psti_work_cursor(const psti_work *work);
 /* Making the decoded form of a sample, between start and the first step: from now on pictures are
  * decoded whole (true), or as little of them as the draw needs (false). Verdicts stay the same. */
 int psti_work_whole(psti_work *work, psti_kit *kit, bool whole, pst_error *err);

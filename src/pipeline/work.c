@@ -314,6 +314,11 @@ psti_decoded psti_work_decoded(const psti_work *work, int p)
     return out;
 }
 
+int psti_work_cursor(const psti_work *work)
+{
+    return work->cursor;
+}
+
 bool psti_work_at_decoded(const psti_work *work)
 {
     return work->cursor >= work->plan->decoded_stages;

@@ -81,9 +81,12 @@ void damage_forget(damage_map *map, int64_t id)
 
 static way choose_way(const psti_feed *feed)
 {
+    const bool fixed = feed->layout.dense && !feed->spec.skip;
+    if (fixed && !feed->group && feed->spec.schedule == PST_SCHEDULE_BATCH_PER_WORKER)
+        return FIXED;
     if (feed->spec.mode == PST_ORDER_READY)
         return feed->layout.dense ? CLAIM : HEAP;
-    return feed->layout.dense && !feed->spec.skip ? FIXED : QUEUE;
+    return fixed ? FIXED : QUEUE;
 }
 
 static int64_t default_window(const psti_feed *feed)
@@ -117,7 +120,9 @@ static int open_window(psti_feed *feed)
 /* Ready ones, what the consumer holds, one being filled; where slots are not fixed one more. */
 static int ring_blocks(const psti_feed *feed, int depth)
 {
-    return depth + feed->spec.leases + (feed->way == FIXED ? 1 : 2);
+    const int own = own_batches(feed) ? feed->pool->worker_count : 0;
+    const int blocks = depth + feed->spec.leases + own + (feed->way == FIXED ? 1 : 2);
+    return blocks < RING_MOST ? blocks : RING_MOST;
 }
 
 static uint64_t ring_bytes(const psti_feed *feed, int depth)
@@ -174,6 +179,7 @@ static int feed_prepare(psti_feed *feed, pst_error *err)
     if (rc < 0)
         return rc;
     feed->way = choose_way(feed);
+    lane_open(feed);
     feed->cached =
         feed->spec.cache && feed->pool->cache && psti_plan_decoded_pictures(feed->spec.plan) > 0;
     const bool keeps = feed->spec.cache && feed->pool->cache;
@@ -308,6 +314,7 @@ static void lease_locked(psti_feed *feed, run *r, pst_batch *block)
         feed->pads += !block->valid[i];
     }
     feed->batches++;
+    lane_pace_locked(feed);
     worth_update_locked(feed->pool);
     if (!feed->first_batch_ns)
         feed->first_batch_ns = psti_now_ns() - feed->opened_ns;
@@ -502,6 +509,10 @@ void psti_feed_stats(psti_feed *feed, pst_job_stats *out)
     out->preparations = feed->prepared;
     out->shared_hits = feed->shared_hits;
     out->encoded_hits = feed->stored_hits;
+    out->slow_samples = feed->lanes.slow;
+    out->slow_parked = feed->lanes.parks;
+    const uint64_t cutoff = atomic_load_explicit(&feed->lanes.cutoff_ns, memory_order_relaxed);
+    out->slow_cutoff_ns = cutoff == UINT64_MAX ? 0 : cutoff;
     if (pool->cache) {
         psti_cache_stats cache;
         psti_cache_stats_get(pool->cache, &cache);

@@ -94,7 +94,7 @@ int fetch_aim_locked(task *t)
     const uint64_t most = pool_encoded_max_locked(pool);
     const uint64_t want = feed->fetch_bytes < (double)most ? (uint64_t)feed->fetch_bytes : most;
     if (pool->encoded + want > most || !psti_budget_try(&pool->budget, want)) {
-        if (pool->inflight > 0)
+        if (pool_moves_locked(pool))
             return 0;
         task_shed_locked(pool, t);
         psti_budget_force(&pool->budget, want);

@@ -12,6 +12,7 @@
 #include "sched/sched_priv.h"
 
 enum { HEAP_MMAP = 1 << 20, HEAP_TRIM = 256 << 10 };
+enum { SLOW_MOST = 512 }; /* samples in slow lanes */
 
 /* ---- budget ---------------------------------------------------------------------------------- */
 
@@ -44,7 +45,7 @@ bool pool_fixed_take_locked(psti_pool *pool, uint64_t bytes)
             task_shed_locked(pool, NULL);
             there = psti_budget_try(&pool->budget, bytes);
         }
-        if (!there && pool->inflight == 0) {
+        if (!there && !pool_moves_locked(pool)) {
             /* What waits for its consumer is in the way, and that may be this thread. */
             psti_budget_force(&pool->budget, bytes);
             there = true;
@@ -114,6 +115,16 @@ int pool_extra_take(psti_pool *pool, uint64_t bytes, pst_error *err)
     return rc;
 }
 
+bool pool_extra_try_locked(psti_pool *pool, uint64_t bytes)
+{
+    if (pool->tickets_served != pool->tickets_given ||
+        pool->extra + bytes > pool_extra_max_locked(pool))
+        return false;
+    psti_budget_force(&pool->budget, bytes);
+    pool->extra += bytes;
+    return true;
+}
+
 int pool_extra_force(psti_pool *pool, uint64_t held, uint64_t more, pst_error *err)
 {
     pthread_mutex_lock(&pool->lock);
@@ -168,7 +179,7 @@ static void send_ahead_locked(psti_pool *pool)
     const uint64_t round = ++pool->ahead_rounds;
     psti_feed *feed;
     while (!pool->stopping && (feed = next_ahead_locked(pool, round))) {
-        task *t = task_aim_locked(feed);
+        task *t = task_aim_locked(feed, NULL);
         if (!t) {
             feed->refused = round;
             continue;
@@ -186,24 +197,41 @@ void pool_pump_locked(psti_pool *pool)
         pthread_cond_broadcast(&pool->work);
 }
 
-static task *take_of_locked(psti_feed *feed, bool aim)
+static task *take_runnable_locked(psti_feed *feed)
 {
-    if (aim)
-        return feed->fetches ? NULL : task_aim_locked(feed);
     task *t = feed->runnable;
     if (t)
         feed->runnable = t->next;
     return t;
 }
 
-/* A task of the feed whose turn it is: one that is runnable, or the next sample, to be read on the
- * spot. */
-static task *take_locked(psti_pool *pool, bool aim)
+/* What a worker looks for, in this order: see lane_turn; a task that is runnable; the next sample,
+ * to be read on the spot. */
+typedef enum look { LOOK_ENDS, LOOK_SLOW_FIRST, LOOK_RUNNABLE, LOOK_NEXT, LOOK_SLOW, LOOKS } look;
+
+static task *take_of_locked(psti_feed *feed, look at, worker *w)
+{
+    switch (at) {
+    case LOOK_ENDS:
+        return lane_take_locked(feed, LANE_ENDS);
+    case LOOK_SLOW_FIRST:
+        return lane_take_locked(feed, LANE_FIRST);
+    case LOOK_RUNNABLE:
+        return take_runnable_locked(feed);
+    case LOOK_NEXT:
+        return feed->fetches ? NULL : task_aim_locked(feed, w);
+    default:
+        return lane_take_locked(feed, LANE_LAST);
+    }
+}
+
+/* A task of the feed whose turn it is. */
+static task *take_turn_locked(psti_pool *pool, look at, worker *w)
 {
     psti_feed *feed = pool->turn ? pool->turn : pool->feeds;
     for (psti_feed *first = feed; feed;) {
         psti_feed *after = feed->next ? feed->next : pool->feeds;
-        task *t = take_of_locked(feed, aim);
+        task *t = take_of_locked(feed, at, w);
         if (t) {
             pool->turn = after;
             return t;
@@ -211,6 +239,15 @@ static task *take_locked(psti_pool *pool, bool aim)
         feed = after == first ? NULL : after;
     }
     return NULL;
+}
+
+static task *take_locked(psti_pool *pool, worker *w)
+{
+    task *t = NULL;
+    for (look at = LOOK_ENDS; !t && at < LOOKS; at++)
+        if (pool->parked || at == LOOK_RUNNABLE || at == LOOK_NEXT)
+            t = take_turn_locked(pool, at, w);
+    return t;
 }
 
 static void *work_loop(void *arg)
@@ -222,9 +259,7 @@ static void *work_loop(void *arg)
         if (task_make_epoch_locked(pool))
             continue;
         send_ahead_locked(pool);
-        task *t = take_locked(pool, false);
-        if (!t)
-            t = take_locked(pool, true);
+        task *t = take_locked(pool, w);
         if (!t && task_make_epoch_locked(pool)) /* this very look may have asked for one */
             continue;
         if (!t) {
@@ -338,10 +373,13 @@ static int start(psti_pool *pool, const psti_pool_spec *spec, pst_error *err)
                          spec->workers, (double)kept * 2 / 0x1p20, (double)memory / 0x1p20);
     psti_budget_force(&pool->budget, kept);
     pool->fixed = kept;
-    pool->task_count = spec->io_depth + 2 * spec->workers;
+    pool->aim_max = spec->io_depth + 2 * spec->workers;
+    pool->task_count = pool->aim_max + SLOW_MOST;
     pool->tasks = psti_calloc(PSTI_MEM_SCHED, (size_t)pool->task_count, sizeof *pool->tasks);
+    pool->spare = psti_calloc(PSTI_MEM_SCHED, (size_t)pool->task_count, sizeof *pool->spare);
     pool->workers = psti_calloc(PSTI_MEM_SCHED, (size_t)spec->workers, sizeof *pool->workers);
-    if (!pool->tasks || !pool->workers || pool_cache_open(pool, spec->cache_bytes, spec->forms) < 0)
+    if (!pool->tasks || !pool->spare || !pool->workers ||
+        pool_cache_open(pool, spec->cache_bytes, spec->forms) < 0)
         return psti_fail(err, -ENOMEM, "engine", NULL, "out of memory while starting the engine");
     for (int i = 0; i < pool->task_count; i++) {
         pool->tasks[i].next = pool->free_tasks;
@@ -399,7 +437,10 @@ void psti_pool_free(psti_pool *pool)
         fetch_free(&pool->tasks[i]);
         psti_buf_free(&pool->tasks[i].bytes);
     }
+    for (int i = 0; i < pool->spare_count; i++)
+        psti_work_free(pool->spare[i]);
     psti_cache_free(pool->cache);
+    psti_free(pool->spare);
     psti_free(pool->tasks);
     psti_free(pool->workers);
     psti_budget_fini(&pool->budget);

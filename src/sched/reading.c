@@ -105,7 +105,7 @@ static int reserve_bytes_locked(task *t, uint64_t total, bool must)
         return PST_EBUDGET;
     const uint64_t held = pool->encoded - t->charged;
     if (held + want > most || !psti_budget_try(&pool->budget, want - t->charged)) {
-        if (pool->inflight > 0 && !must)
+        if (pool_moves_locked(pool) && !must)
             return 0;
         /* Nothing is under way that could make room: idle buffers go, and this sample comes in any
          * case. */

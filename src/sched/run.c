@@ -132,6 +132,8 @@ void run_cancel_locked(run *r)
 {
     r->cancelled = true;
     group_unpick_locked(r);
+    lane_cancel_locked(r);
+    own_cancel_locked(r);
     r->feed->outstanding -= r->outstanding;
     r->outstanding = 0;
     while (r->ready) {

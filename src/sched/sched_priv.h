@@ -33,6 +33,7 @@ typedef struct run run;
 typedef struct record record;
 typedef struct ring ring;
 typedef struct group group;
+typedef struct worker worker;
 
 typedef enum way { FIXED, CLAIM, QUEUE, HEAP } way;
 
@@ -207,6 +208,16 @@ struct task {
     psti_cache_entry *stored[PSTI_FIELDS_MAX]; /* members that the cache has as they are stored */
     int stored_count;
     psti_input inputs[PSTI_FIELDS_MAX];
+    uint64_t extra; /* bytes beyond what its worker may keep, out of that part of the budget */
+    /* Lanes. Its worker's own while it is worked on, else under the lock. */
+    psti_work *work;    /* put aside between two stages; NULL = none */
+    uint64_t worked_ns; /* before the present slice of work */
+    uint64_t slice_ns;  /* when that began */
+    uint64_t late_ns;   /* work done when it passed the cut-off; 0 = it did not */
+    int late_stage;     /* the stage that came next then */
+    bool slow;          /* in the slow lane */
+    bool aside;         /* counted in lanes.aside */
+    bool finished;      /* nothing is left but to place it */
 };
 
 /* ---- feed (feed.c)
@@ -221,6 +232,32 @@ typedef struct damage_map {
     } * at;
     size_t cap, count;
 } damage_map;
+
+/* ---- lanes of a feed (lane.c)
+ * ---------------------------------------------------------------------------------- */
+
+typedef struct lanes {
+    bool on; /* fixed: ready order, and not switched off */
+    /* Work after which a sample is slow; UINT64_MAX: there is no slow lane. Written under the
+     * lock; workers look at it without, any value will do. */
+    atomic_uint_fast64_t cutoff_ns;
+    psti_hist costs; /* of recent samples */
+    int learned;     /* samples since the cut-off was looked at */
+    task *parked;    /* slow ones that nobody works on, in order of their start */
+    task *held;      /* finished ones for which there is no room yet */
+    int parked_count, held_count;
+    int running; /* slow ones that are worked on */
+    int aside;   /* slow ones that are not placed: they take no part of what may be ready */
+    /* Running means: seconds of a slow sample's work between two chances to put it aside; seconds
+     * in the fast lane for each sample; and seconds that are left when a sample passes the cut-off
+     * before a stage, 0 = not known. */
+    double slice_s, fast_s, left_s[PST_STAGES_MAX + 1];
+    uint64_t full_ns; /* when as much as may be was ready */
+    /* Samples a second that the consumer takes: follows up at once, down slowly. */
+    double pace;
+    uint64_t pace_since_ns, pace_samples;
+    uint64_t slow, parks; /* statistics: samples that were slow; times that one was put aside */
+} lanes;
 
 struct psti_feed {
     psti_pool *pool;
@@ -275,6 +312,7 @@ struct psti_feed {
     uint8_t *started_done;
     uint64_t start_next, start_base;
 
+    lanes lanes;
     record *free_records;
     damage_map damage;
     uint64_t unseen_bytes; /* of the largest sample that had to be looked at first */
@@ -301,14 +339,15 @@ enum {
     KEEP_MOST = 4 << 20
 }; /* bytes that a worker may hold between samples */
 
-typedef struct worker {
+struct worker {
     psti_pool *pool;
+    pst_batch *own; /* schedule batch-per-worker: the batch that it fills; NULL = none */
     pthread_t thread;
     bool started;
     psti_kit kit;
     psti_work *work;
     _Atomic double samples_s; /* counter: CPU seconds for samples, where the pool is clocked */
-} worker;
+};
 
 struct psti_pool {
     pthread_mutex_t lock;
@@ -351,6 +390,11 @@ struct psti_pool {
     psti_feed *turn; /* whose task is taken next */
     task *tasks, *free_tasks;
     int task_count, inflight;
+    int aim_max;       /* tasks that may be under way beside those in slow lanes */
+    int parked;        /* tasks that nobody works on until there is room or a turn for them */
+    int aside;         /* of all feeds: lanes.aside */
+    psti_work **spare; /* without buffers, for workers that put theirs aside; task_count places */
+    int spare_count;
     uint64_t order_next;
     int cold; /* reads to send ahead before trying again whether bytes are at hand */
     uint64_t ahead_rounds;
@@ -385,6 +429,14 @@ int record_fill(record *rec, psti_feed *feed, const task *t, worker *w, uint64_t
 void record_write(const record *rec, psti_feed *feed, pst_batch *block, int slot);
 int gather_seal(pst_batch *block, psti_feed *feed, pst_error *err);
 
+/* own.c: a batch for each worker */
+bool own_batches(const psti_feed *feed);
+/* The batch that the worker goes on with, or a new one of the run; false: not now. */
+bool own_open_locked(psti_feed *feed, run *r, worker *w);
+int64_t own_share(const run *r, const pst_batch *own); /* of the next slot */
+bool own_goes_on(const psti_feed *feed, const worker *w);
+void own_cancel_locked(const run *r);
+
 /* mix.c */
 void mix_batch(const psti_feed *feed, pst_batch *block);
 
@@ -409,7 +461,8 @@ void place_sample(worker *w, task *t);
 void place_bad(worker *w, task *t, pst_error *err);
 
 /* task.c */
-task *task_aim_locked(psti_feed *feed);
+/* For a worker, or ahead of any: NULL. */
+task *task_aim_locked(psti_feed *feed, worker *w);
 /* Makes an epoch that was asked for, if any was; lets go of the lock meanwhile. */
 bool task_make_epoch_locked(psti_pool *pool);
 void task_runnable_locked(task *t); /* its bytes are there, or it is for a worker to fetch them */
@@ -419,8 +472,40 @@ int task_start_work(worker *w, const task *t, pst_error *err);
 /* Bytes beyond keep that the started work needs; *extra counts them. */
 int task_take_extra(worker *w, uint64_t *extra, pst_error *err);
 void task_done_locked(task *t);
+/* Whether the feed's next sample could be sent out, as far as order and room for batches go. */
+bool task_next_waits_locked(psti_feed *feed);
+void task_count_stages_locked(worker *w, psti_feed *feed);
 void task_count_locked(worker *w,
                        task *t); /* statistics; before the sample's batch can be published */
+
+/* lane.c: slow samples leave the fast lane */
+enum { LANE_PARKED = 2 };
+void lane_open(psti_feed *feed);
+/* After a stage with more to come: true when the worker put the sample aside and has nothing more
+ * to do with it. */
+bool lane_leaves(worker *w, task *t);
+void lane_resume(worker *w, task *t); /* the worker has the work that was put aside */
+/* A finished sample wants its slot: true when it may have one now, false when it was put aside. */
+bool lane_admits(worker *w, task *t);
+void lane_end_locked(task *t);
+void lane_learn_locked(psti_feed *feed, const task *t); /* from a sample that is done */
+void lane_pace_locked(psti_feed *feed);                 /* a batch was handed over */
+void lane_cancel_locked(run *r);
+/* What a worker takes next of the feed: finished samples that there is room for, and those that
+ * nobody wants any more; slow ones that go before fast ones; slow ones when nothing else is left.
+ */
+typedef enum lane_turn { LANE_ENDS, LANE_FIRST, LANE_LAST } lane_turn;
+task *lane_take_locked(psti_feed *feed, lane_turn turn);
+/* Samples that are ready or will be without having been slow. */
+static inline int64_t lane_outstanding(const psti_feed *feed)
+{
+    return feed->outstanding - feed->lanes.aside;
+}
+/* Whether anything is under way that will come to an end without a consumer's doing. */
+static inline bool pool_moves_locked(const psti_pool *pool)
+{
+    return pool->inflight > pool->parked;
+}
 
 /* reading.c: stored bytes */
 int read_aim_locked(task *t); /* finds and reserves: 1, 0 = not now, or negative */
@@ -528,6 +613,8 @@ int pool_extra_take(psti_pool *pool, uint64_t bytes, pst_error *err);
  * have so much. */
 int pool_extra_force(psti_pool *pool, uint64_t held, uint64_t more, pst_error *err);
 void pool_extra_give(psti_pool *pool, uint64_t bytes);
+/* So many bytes if they are there and nobody waits for some. */
+bool pool_extra_try_locked(psti_pool *pool, uint64_t bytes);
 /* Where the pool is clocked: when work on a sample begins, and that it ended. */
 double worker_begin(const worker *w);
 void worker_end(worker *w, double since);

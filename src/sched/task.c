@@ -110,8 +110,10 @@ bool task_make_epoch_locked(psti_pool *pool)
 }
 
 /* FIXED: the batch that the next share index goes into. */
-static bool fixed_batch_locked(psti_feed *feed, run *r)
+static bool fixed_batch_locked(psti_feed *feed, run *r, worker *w)
 {
+    if (own_batches(feed))
+        return own_open_locked(feed, r, w);
     if (r->open)
         return true;
     if (feed->outstanding + feed->spec.batch > block_samples_max_locked(feed))
@@ -134,14 +136,18 @@ static bool stage_open_locked(const psti_feed *feed, const run *r)
 {
     if (!feed->stages)
         return true;
-    const double coming = (double)(feed->inflight + 1) * feed->stage_sample;
+    const double coming = (double)(feed->inflight - feed->lanes.aside + 1) * feed->stage_sample;
     return (double)feed->pool->staged + coming <= (double)pool_staged_max_locked(feed->pool) ||
            (r == feed->runs && r->outstanding < feed->spec.batch);
 }
 
-static bool window_open_locked(const psti_feed *feed, const run *r)
+static bool window_open_locked(psti_feed *feed, const run *r)
 {
-    if (feed->outstanding >= block_samples_max_locked(feed) || !stage_open_locked(feed, r))
+    if (lane_outstanding(feed) >= block_samples_max_locked(feed)) {
+        feed->lanes.full_ns = feed->lanes.on ? psti_now_ns() : 0;
+        return false;
+    }
+    if (!stage_open_locked(feed, r))
         return false;
     if (feed->spec.mode == PST_ORDER_READY) {
         if (feed->start_next - feed->start_base < (uint64_t)feed->window)
@@ -153,12 +159,22 @@ static bool window_open_locked(const psti_feed *feed, const run *r)
     return feed->way != QUEUE || r->next_share - r->frontier < r->cell_count;
 }
 
+bool task_next_waits_locked(psti_feed *feed)
+{
+    if (feed->runnable)
+        return true;
+    for (const run *r = feed->runs; r; r = r->next)
+        if (!run_dispatched_all(r))
+            return window_open_locked(feed, r);
+    return false;
+}
+
 /* Fills a task with the run's next share index; nothing is counted yet. */
-static void aim(task *t, psti_feed *feed, run *r)
+static void aim(task *t, psti_feed *feed, run *r, const worker *w)
 {
     t->feed = feed;
     t->run = r;
-    t->share = run_next_share(r);
+    t->share = own_batches(feed) ? own_share(r, w->own) : run_next_share(r);
     t->tries = 0;
     t->took_ns = 0;
     t->made = false;
@@ -172,10 +188,12 @@ static void aim(task *t, psti_feed *feed, run *r)
     }
     t->unseen = false;
     t->batch = NULL;
+    t->slow = t->finished = false;
+    t->worked_ns = t->late_ns = 0;
 }
 
 /* From here on the sample will come to an end: counts it in. */
-static void commit_locked(task *t)
+static void commit_locked(task *t, worker *w)
 {
     psti_feed *feed = t->feed;
     run *r = t->run;
@@ -186,41 +204,44 @@ static void commit_locked(task *t)
     r->outstanding++;
     r->inflight++;
     r->refs++;
-    r->next_share++;
+    pst_batch **open = own_batches(feed) ? &w->own : &r->open;
+    r->next_share += open == &r->open;
     r->picked = false; /* it is the task's now */
     t->order = feed->pool->order_next++;
     t->start = feed->start_next++;
     if (feed->started_done)
         feed->started_done[t->start % feed->start_cells] = 0;
     if (feed->way == FIXED) {
-        t->batch = r->open;
-        t->slot = r->open->placed++;
+        t->batch = *open;
+        t->slot = t->batch->placed++;
+        t->batch->starts[t->slot] = t->start;
         t->batch->ids[t->slot] = t->id;
         t->batch->positions[t->slot] = t->position;
         t->batch->valid[t->slot] = t->valid;
         t->batch->share_end = t->share + 1;
         r->placed++;
-        if (r->open->placed == r->open->slots)
-            r->open = NULL;
+        if (t->batch->placed == t->batch->slots)
+            *open = NULL;
     }
 }
 
 /* The feed's next sample as a task of its own, counted in but not read yet; NULL when nothing may
  * be sent out. */
-task *task_aim_locked(psti_feed *feed)
+task *task_aim_locked(psti_feed *feed, worker *w)
 {
     psti_pool *pool = feed->pool;
     task *t = pool->free_tasks;
-    if (feed->closing || !feed->started || !t || pool->opening)
+    if (feed->closing || !feed->started || !t || pool->opening ||
+        pool->inflight - pool->aside >= pool->aim_max)
         return NULL;
-    if (pool->feeds->next && feed->inflight * 2 > pool->task_count)
+    if (pool->feeds->next && (feed->inflight - feed->lanes.aside) * 2 > pool->aim_max)
         return NULL; /* leave room for the other jobs */
-    run *r = run_to_dispatch_locked(feed);
-    if (!r || !(feed->way == FIXED ? fixed_batch_locked(feed, r) : window_open_locked(feed, r)))
+    run *r = own_goes_on(feed, w) ? w->own->run : run_to_dispatch_locked(feed);
+    if (!r || !(feed->way == FIXED ? fixed_batch_locked(feed, r, w) : window_open_locked(feed, r)))
         return NULL;
     if (feed->group && r->next_share < r->share && !group_pick_locked(r))
         return NULL;
-    aim(t, feed, r);
+    aim(t, feed, r, w);
     form_find(t);
     const bool fetched = feed->fetches && !t->cached;
     const int rc = fetched ? fetch_aim_locked(t) : read_aim_locked(t);
@@ -230,7 +251,7 @@ task *task_aim_locked(psti_feed *feed)
         form_drop(t);
         return NULL;
     }
-    commit_locked(t);
+    commit_locked(t, w);
     t->unread = rc > 0 && (fetched || t->read_count > 0);
     t->read_ns = 0;
     t->read_away = false;
@@ -305,9 +326,29 @@ static int count_more(worker *w, uint64_t *extra, pst_error *err)
     return rc;
 }
 
-/* Carries the plan out up to finish. */
-static int prepare(worker *w, task *t, uint64_t *extra, pst_error *err)
+/* Carries the plan out up to finish. 0, LANE_PARKED, or negative. */
+static int carry_on(worker *w, task *t, pst_error *err)
 {
+    int rc;
+    do {
+        rc = psti_work_step(w->work, &w->kit, err);
+        if (rc >= 0 && psti_work_grew(w->work)) {
+            const int counted = count_more(w, &t->extra, err);
+            rc = counted < 0 ? counted : rc;
+        }
+        if (rc > 0 && lane_leaves(w, t))
+            return LANE_PARKED;
+    } while (rc > 0);
+    return rc;
+}
+
+/* From its bytes, or from where it was put aside. */
+static int prepare(worker *w, task *t, pst_error *err)
+{
+    if (t->work) {
+        lane_resume(w, t);
+        return t->finished ? 0 : carry_on(w, t, err);
+    }
     int count, rc = value_check(t, err);
     if (rc == 0 && t->augmented)
         return psti_work_start_augmented(w->work, t->feed->spec.plan, t->inputs,
@@ -315,24 +356,14 @@ static int prepare(worker *w, task *t, uint64_t *extra, pst_error *err)
     if (rc == 0)
         rc = task_start_work(w, t, err);
     if (rc == 0 && t->may_cache)
-        rc = form_make(w, t, extra, err);
+        rc = form_make(w, t, &t->extra, err);
     if (rc == 0)
-        rc = task_take_extra(w, extra, err);
-    if (rc < 0)
-        return rc;
-    do {
-        rc = psti_work_step(w->work, &w->kit, err);
-        if (rc >= 0 && psti_work_grew(w->work)) {
-            const int counted = count_more(w, extra, err);
-            rc = counted < 0 ? counted : rc;
-        }
-    } while (rc > 0);
-    return rc;
+        rc = task_take_extra(w, &t->extra, err);
+    return rc < 0 ? rc : carry_on(w, t, err);
 }
 
-void task_count_locked(worker *w, task *t)
+void task_count_stages_locked(worker *w, psti_feed *feed)
 {
-    psti_feed *feed = t->feed;
     for (int i = 0; i < PST_STAGES_MAX; i++) {
         feed->stage_ns[i] += w->kit.stage_ns[i];
         feed->stage_runs[i] += w->kit.stage_runs[i];
@@ -340,6 +371,13 @@ void task_count_locked(worker *w, task *t)
     }
     feed->warnings += w->kit.warnings;
     w->kit.warnings = 0;
+}
+
+void task_count_locked(worker *w, task *t)
+{
+    psti_feed *feed = t->feed;
+    task_count_stages_locked(w, feed);
+    lane_learn_locked(feed, t);
     feed->read_ns += t->read_ns;
     feed->read_away_ns += t->read_away ? t->read_ns : 0;
     feed->read_runs += !t->cached;
@@ -382,32 +420,59 @@ static int may_have(const task *t, pst_error *err)
     return hooks->may ? hooks->may(hooks->user, t->id, err) : 0;
 }
 
-bool task_run(worker *w, task *t)
+/* The sample's bytes: 0 when they are there, LANE_PARKED when they were sent for, or what is wrong
+ * with them. */
+static int bring_bytes(task *t, pst_error *err)
+{
+    if (t->work)
+        return 0;
+    if (t->unseen)
+        read_look_first(t);
+    const int allowed = may_have(t, err);
+    if (allowed == 0 && t->unread && !read_here(t))
+        return LANE_PARKED;
+    const int status = allowed < 0 ? allowed : atomic_load(&t->read_status);
+    if (status < 0 && read_again(t, status, err))
+        return LANE_PARKED;
+    if (status < 0 && !err->code)
+        read_describe_failure(t, status, err);
+    return status;
+}
+
+static void end_work(worker *w, task *t)
 {
     psti_feed *feed = t->feed;
+    const double clearing = worker_begin(w);
+    psti_work_clear(w->work, &w->kit, feed->pool->keep);
+    worker_end(w, clearing);
+    if (t->extra)
+        pool_extra_give(feed->pool, t->extra);
+    t->extra = 0;
+    fetch_drop(t);
+}
+
+bool task_run(worker *w, task *t)
+{
     pst_error err;
     psti_error_clear(&err);
     const double clock = worker_begin(w);
-    if (t->unseen)
-        read_look_first(t);
-    const int allowed = may_have(t, &err);
-    if (allowed == 0 && t->unread && !read_here(t))
+    int rc = bring_bytes(t, &err);
+    if (rc == LANE_PARKED)
         return false;
-    const int status = allowed < 0 ? allowed : atomic_load(&t->read_status);
-    if (status < 0 && read_again(t, status, &err))
-        return false;
-    uint64_t extra = 0;
-    int rc = status;
     const bool wanted = still_wanted(t);
-    if (status < 0 && !err.code)
-        read_describe_failure(t, status, &err);
-    const uint64_t since = psti_now_ns();
-    if (status == 0 && wanted)
-        rc = prepare(w, t, &extra, &err);
+    t->slice_ns = psti_now_ns();
+    if (rc == 0 && wanted)
+        rc = prepare(w, t, &err);
+    else if (t->work)
+        lane_resume(w, t);
     worker_end(w, clock);
+    if (rc == LANE_PARKED)
+        return false;
     if (rc == 0 && wanted) {
-        t->took_ns = psti_now_ns() - since;
+        t->took_ns = t->worked_ns + psti_now_ns() - t->slice_ns;
         remember_damage(t, w);
+        if (!lane_admits(w, t))
+            return false;
         place_sample(w, t);
         group_offer(w, t);
         stored_keep(t);
@@ -416,12 +481,7 @@ bool task_run(worker *w, task *t)
         tell_key(t, &err);
         place_bad(w, t, &err);
     }
-    const double clearing = worker_begin(w);
-    psti_work_clear(w->work, &w->kit, feed->pool->keep);
-    worker_end(w, clearing);
-    if (extra)
-        pool_extra_give(feed->pool, extra);
-    fetch_drop(t);
+    end_work(w, t);
     return true;
 }
 
@@ -430,7 +490,8 @@ void task_done_locked(task *t)
 {
     psti_feed *feed = t->feed;
     psti_pool *pool = feed->pool;
-    if (t->charged > pool_encoded_max_locked(pool) / (uint64_t)pool->task_count)
+    lane_end_locked(t);
+    if (t->charged > pool_encoded_max_locked(pool) / (uint64_t)pool->aim_max)
         task_release_bytes_locked(pool, t);
     fetch_drop_locked(t);
     form_drop(t);

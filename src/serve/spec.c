@@ -14,7 +14,7 @@ typedef struct fixed {
     int64_t draws, skip_limit, reorder_window, draw_id;
     int64_t ids_count, weights_count; /* -1: none */
     int32_t batch, order, ends, rank, world, sampler, repeat, on_error, read_retries, ready_depth;
-    int32_t leave_mix, raw_finish, leases, no_cache, sampling;
+    int32_t leave_mix, raw_finish, leases, no_cache, sampling, schedule, without;
     uint32_t pipeline, split, fields, group, name, path; /* bytes with the terminator; 0: none */
     uint32_t reserved;
 } fixed;
@@ -52,6 +52,8 @@ static fixed numbers_of(const job_spec *s)
         .leases = o->leases,
         .no_cache = o->no_cache,
         .sampling = o->sampling,
+        .schedule = o->schedule,
+        .without = o->without,
         .pipeline = (uint32_t)text_bytes(o->pipeline),
         .split = (uint32_t)text_bytes(o->split),
         .fields = (uint32_t)text_bytes(o->fields),
@@ -170,6 +172,8 @@ int spec_decode(job_spec *s)
     o->leases = f.leases;
     o->no_cache = f.no_cache;
     o->sampling = f.sampling;
+    o->schedule = f.schedule;
+    o->without = f.without;
     return c.bad || c.left ? -EPROTO : 0;
 }
 

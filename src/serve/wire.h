@@ -24,7 +24,7 @@
 #include "penstock.h"
 
 #define WIRE_MAGIC 0x46545350u /* "PSTF" */
-enum { WIRE_VERSION = 1, WIRE_FDS = 2, WIRE_AHEAD = 2 };
+enum { WIRE_VERSION = 2, WIRE_FDS = 2, WIRE_AHEAD = 2 };
 
 typedef enum wire_kind {
     WIRE_HELLO = 1,
@@ -115,7 +115,10 @@ enum {
     X(preparations)                                                                                \
     X(shared_hits)                                                                                 \
     X(encoded_hits)                                                                                \
-    X(evictions)
+    X(evictions)                                                                                   \
+    X(slow_samples)                                                                                \
+    X(slow_parked)                                                                                 \
+    X(slow_cutoff_ns)
 
 typedef struct wire_stats {
 #define WIRE_COUNT(name) uint64_t name;
