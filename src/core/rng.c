@@ -39,6 +39,7 @@ void psti_rng_init(psti_rng *rng, const psti_rng_key *key, uint32_t op)
     rng->place = key->view << 16 | (op & 0xffff);
     rng->n = 0;
     rng->left = 0;
+    rng->id = (int64_t)key->id;
 }
 
 uint32_t psti_rng_u32(psti_rng *rng)

@@ -18,7 +18,8 @@ typedef struct psti_rng {
     uint32_t place;     /* view << 16 | op */
     uint32_t n;         /* blocks drawn so far */
     uint32_t block[4];
-    int left; /* words of block not used yet */
+    int left;   /* words of block not used yet */
+    int64_t id; /* of the sample it is for; no draw depends on it, only on the key's */
 } psti_rng;
 
 void psti_philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]);

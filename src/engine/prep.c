@@ -90,6 +90,7 @@ static int check_draw(uint64_t epoch, int64_t id, uint64_t occurrence, pst_error
 static int carry_out(pst_prep *prep, const psti_input *input, const psti_rng_key *key,
                      pst_error *err)
 {
+    psti_work_set_id(prep->work, (int64_t)key->id);
     int rc = psti_work_start(prep->work, &prep->kit, prep->plan, key, input, err);
     if (rc < 0)
         return rc;

@@ -44,6 +44,7 @@ typedef struct psti_param {
     int min_count, max_count; /* lists */
     bool whole;               /* lists: integers only */
     const char *const *words; /* words, NULL-terminated; of a list: what may stand in its place */
+    bool bare;                /* words: one may stand without the name, anywhere */
     const char *def;          /* default as pipeline text; NULL = required */
     const char *help;
 } psti_param;
@@ -86,6 +87,7 @@ typedef struct psti_draw {
 typedef struct psti_op_ctx {
     psti_buf rows, weights; /* resize: intermediate rows; bounds and weights */
     psti_buf spare[2];      /* policies: another picture; sums */
+    int64_t id;             /* of the sample in hand */
 } psti_op_ctx;
 void psti_op_ctx_fini(psti_op_ctx *ctx); /* zero-initialised storage is a valid context */
 /* Bytes that the context holds, and letting go of what is larger than keep. */
@@ -103,19 +105,25 @@ typedef struct psti_op {
     /* Checks parameters against each other after parsing; NULL if bounds suffice. Fills
      * err->message. Must not block. */
     int (*check)(const void *params, pst_error *err);
+    /* The op, with other flags, that stands for this one with these parameters; NULL: itself.
+     * Called while parsing. */
+    const struct psti_op *(*variant)(const void *params);
     /* Whether the op may stand where pictures are bytes (finished false) or behind normalize or to,
      * where they are floats, with these parameters; NULL if it may. Called while planning. */
     int (*place)(const void *params, bool finished, pst_error *err);
     /* What comes out for a size that may be partly unknown (-1). Called while planning. */
     void (*infer)(const void *params, const psti_geom *in, psti_geom *out);
     /* Makes every choice for a picture of size `in` (known), from rng in a fixed order; sets *out
-     * and draw. 0, or a negative code with err filled when the picture does not fit (too small for
-     * a crop, say). Any thread, no blocking, no allocation. */
+     * and draw. rng->id is the sample's. 0, or a negative code with err filled when the picture
+     * does not fit (too small for a crop, say). Any thread, no blocking, no allocation. */
     int (*decide)(const void *params, psti_rng *rng, const psti_geom *in, psti_draw *draw,
                   psti_geom *out, pst_error *err);
     /* Worker memory beyond in and out that run will use, in bytes; NULL = none. */
     size_t (*scratch)(const void *params, const psti_draw *draw, const psti_geom *in,
                       const psti_geom *out);
+    /* How many times run is called on a field, each doing a part of the work; a sample can be put
+     * aside between two. 1 and up; NULL = once. */
+    int (*parts)(const void *params);
     /* Carries the decision out on one field. `in` may be a window of the picture (in->x0, y0 …)
      * that covers what is read. `out` comes with data, stride, shape, dtype and kind set to
      * decide's size (stride >= a row; data has 64 readable bytes past its end); run writes every

@@ -6,6 +6,9 @@
 
 #include "op/op.h"
 
+/* Whether an op delay with these parameters hits the sample, where that is not drawn (delay.c). */
+bool psti_delay_hits(const void *params, int64_t id);
+
 /* The ops, one per file (flip.c has two, adjust.c those of one colour function each). */
 extern const psti_op psti_op_resize, psti_op_center_crop, psti_op_random_resized_crop,
     psti_op_random_crop, psti_op_pad, psti_op_hflip, psti_op_vflip, psti_op_color_jitter,
@@ -18,7 +21,7 @@ extern const psti_op psti_op_resize, psti_op_center_crop, psti_op_random_resized
 extern const psti_op psti_op_affine, psti_op_random_affine, psti_op_rotate, psti_op_random_rotation,
     psti_op_shear_x, psti_op_shear_y, psti_op_translate_x, psti_op_translate_y,
     psti_op_random_erasing, psti_op_auto_augment, psti_op_rand_augment,
-    psti_op_trivial_augment_wide, psti_op_augmix;
+    psti_op_trivial_augment_wide, psti_op_augmix, psti_op_delay;
 
 enum { PSTI_SIZE_MAX = 65536 };                 /* rows or columns that a parameter may ask for */
 #define PSTI_OUT_BYTES_MAX ((int64_t)512 << 20) /* of one picture that an op makes */

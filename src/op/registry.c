@@ -45,6 +45,7 @@ const psti_op *const psti_ops[] = {
     &psti_op_trivial_augment_wide,
     &psti_op_augmix,
     &psti_op_random_erasing,
+    &psti_op_delay,
     NULL,
 };
 

@@ -89,13 +89,28 @@ static int which_param(const binder *b, const psti_op_type *type, const psti_nod
     return (*next)++;
 }
 
+/* Index of the parameter one of whose words may stand without its name and does, or -1. */
+static int bare_param(const binder *b, const psti_op_type *type, const psti_node *arg)
+{
+    const psti_node *value = &b->tree->nodes[arg->child];
+    if (arg->type != PSTI_N_ARG || arg->len || value->type != PSTI_N_WORD)
+        return -1;
+    for (int i = 0; type->params[i].name; i++)
+        for (int w = 0; type->params[i].bare && type->params[i].words[w]; w++)
+            if (strlen(type->params[i].words[w]) == value->len &&
+                memcmp(type->params[i].words[w], word_of(b, value), value->len) == 0)
+                return i;
+    return -1;
+}
+
 static int bind_args(const binder *b, const psti_op_type *type, const psti_node *op,
                      uint64_t *given, void *params)
 {
     int next = 0;
     for (int at = op->child; at; at = b->tree->nodes[at].next) {
         const psti_node *arg = &b->tree->nodes[at];
-        const int i = which_param(b, type, arg, &next);
+        const int bare = bare_param(b, type, arg);
+        const int i = bare >= 0 ? bare : which_param(b, type, arg, &next);
         if (i < 0)
             return i;
         if (*given & (uint64_t)1 << i)
@@ -254,8 +269,8 @@ static int bind_op(const binder *b, const psti_node *op, const position *at)
         rc = bind_defaults(b, &type, op, given, params);
     if (rc == 0)
         rc = check_together(b, &type, op, params);
-    if (rc == 0 && psti_op_type_call(&type))
-        psti_call_bind(&pipeline->ops[place]);
+    if (rc == 0 && type.role == PSTI_ROLE_OP && type.op->variant)
+        pipeline->ops[place].type.op = type.op->variant(params);
     return rc;
 }
 

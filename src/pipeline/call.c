@@ -93,19 +93,22 @@ static uint64_t seed_of(const psti_draw *draw)
     return (uint64_t)draw->v[0] << 32 | (uint64_t)draw->v[1];
 }
 
+static const psti_op *variant(const void *params);
+
 #define CALL_OP(with)                                                                              \
     {                                                                                              \
         .name = "call", .summary = "a function of the caller's on each image, known by its name",  \
         .params = table, .params_bytes = sizeof(psti_call_params), .flags = (with),                \
-        .check = check, .infer = infer, .decide = decide,                                          \
+        .check = check, .variant = variant, .infer = infer, .decide = decide,                      \
     }
 const psti_op psti_call_op = CALL_OP(PSTI_OP_RANDOM);
 static const psti_op fixed_op = CALL_OP(0);
 
-void psti_call_bind(psti_bound *op)
+/* A fixed call is an op without randomness. */
+static const psti_op *variant(const void *p)
 {
-    const psti_call_params *params = op->params;
-    op->type.op = params->fixed ? &fixed_op : &psti_call_op;
+    const psti_call_params *params = p;
+    return params->fixed ? &fixed_op : &psti_call_op;
 }
 
 /* ---- the functions --------------------------------------------------------------------------- */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Carrying out: one stage on every picture it acts on, and finish. A picture goes back and forth
- * between its two buffers; ops that can work in place do. Worker threads; nothing blocks, and once
- * buffers are large enough nothing is allocated. */
+ * between its two buffers; ops that can work in place do. Worker threads; nothing blocks but
+ * functions of the caller's and the op delay, and once buffers are large enough nothing is
+ * allocated. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -110,6 +111,7 @@ static int run_op(psti_work *work, psti_kit *kit, int p, pst_error *err)
     if (!step->draw.act || work->plan->pictures[p].overlay == work->cursor)
         return 0;
     int rc = place_output(shot, stage->type.op, &step->out, &out);
+    kit->ops.id = work->id;
     if (rc < 0)
         psti_fail(err, rc, stage->type.name, NULL, "out of memory for a picture of %lld x %lld",
                   (long long)step->out.rows, (long long)step->out.cols);
@@ -137,6 +139,19 @@ static int run_on(psti_work *work, psti_kit *kit, int p, pst_error *err)
     }
 }
 
+/* How many steps the stage at the cursor takes; one where it has nothing to do. */
+static int parts_of(const psti_work *work)
+{
+    const psti_plan *plan = work->plan;
+    const psti_stage *stage = &plan->stages[work->cursor];
+    if (stage->type.role != PSTI_ROLE_OP || !stage->type.op->parts)
+        return 1;
+    for (int p = 0; p < plan->picture_count; p++)
+        if (stage->pictures & (uint32_t)1 << p && psti_work_at(work, work->cursor, p)->draw.act)
+            return stage->type.op->parts(stage->params);
+    return 1;
+}
+
 int psti_work_step(psti_work *work, psti_kit *kit, pst_error *err)
 {
     const psti_plan *plan = work->plan;
@@ -150,10 +165,12 @@ int psti_work_step(psti_work *work, psti_kit *kit, pst_error *err)
             rc = run_on(work, kit, p, err);
     if (rc == 0 && psti_stage_open(stage))
         rc = psti_work_decide_late(work, err);
+    const bool more = rc == 0 && ++work->part < parts_of(work);
     kit->stage_ns[work->cursor] += psti_now_ns() - start;
-    kit->stage_runs[work->cursor]++;
-    if (rc < 0)
-        return rc;
+    kit->stage_runs[work->cursor] += !more;
+    if (rc < 0 || more)
+        return rc < 0 ? rc : 1;
+    work->part = 0;
     work->cursor++;
     return work->cursor < plan->stage_count;
 }

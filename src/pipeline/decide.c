@@ -49,6 +49,7 @@ static int decide_one(psti_work *work, int s, int picture, const psti_rng_key *k
     if (view)
         mine.view = (uint32_t)view;
     psti_rng_init(&rng, &mine, (uint32_t)stage->place);
+    rng.id = work->id;
     const int rc =
         stage->type.op->decide(stage->params, &rng, &step->in, &step->draw, &step->out, err);
     if (rc < 0)

@@ -133,7 +133,7 @@ typedef struct psti_input {
     int64_t known_damage; /* see psti_decoder_run; -1 if nothing is known */
 } psti_input;
 
-/* The id that the caller's functions see from now on. */
+/* The id that ops and the caller's functions see from now on. Before start. */
 void psti_work_set_id(psti_work *work, int64_t id);
 /* Takes a sample on: reads headers, makes every decision up to where sizes are known, sets the
  * cursor to the first stage. View k of a picture (from 1) draws with k as the key's view. inputs:
@@ -160,8 +160,8 @@ int psti_work_augmented(const psti_work *work, psti_decoded *pictures);
 size_t psti_work_need(const psti_work *work);
 /* Whether it may be more since the last question: sizes came out of a call(any=true). */
 bool psti_work_grew(psti_work *work);
-/* Runs the stage at the cursor. 1: more to run; 0: ready for finish; negative: the sample is bad,
- * err says where. */
+/* Runs the stage at the cursor, or the next part of it where an op has several. 1: more to run; 0:
+ * ready for finish; negative: the sample is bad, err says where. */
 int psti_work_step(psti_work *work, psti_kit *kit, pst_error *err);
 /* The stage that the next step runs. */
 int psti_work_cursor(const psti_work *work);

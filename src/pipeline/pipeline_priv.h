@@ -236,8 +236,6 @@ typedef struct psti_call_params {
 } psti_call_params;
 
 extern const psti_op psti_call_op;
-/* Once the parameters are known: a fixed call is an op without randomness. */
-void psti_call_bind(psti_bound *op);
 
 /* ---- plan.c ---------------------------------------------------------------------------------- */
 
@@ -357,9 +355,10 @@ typedef struct psti_shot {
 struct psti_work {
     const psti_plan *plan; /* NULL: no sample in hand */
     int cursor;
+    int part;    /* of the stage at the cursor that comes next */
     int decided; /* leading stages that are decided; behind a call(any=true) it takes its result */
     bool grew;   /* see psti_work_grew */
-    int64_t id;  /* that the caller's functions see */
+    int64_t id;  /* that ops and the caller's functions see */
     psti_rng_key key;
     bool whole; /* pictures are decoded whole, whatever the draw */
     psti_input *inputs;

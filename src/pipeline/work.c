@@ -236,7 +236,7 @@ static int start(psti_work *work, psti_kit *kit, const psti_rng_key *key, const 
 static void begin(psti_work *work)
 {
     work->plan = NULL;
-    work->cursor = 0;
+    work->cursor = work->part = 0;
     work->whole = work->grew = false;
     work->kit_id = 0;
 }

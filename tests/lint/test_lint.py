@@ -113,6 +113,14 @@ class Style(Tree):
     def test_the_allocator_itself_may(self):
         self.accepts(self.TOOL, "src/core/memory.c", SPDX + "void f(void)\n{\n    free(p);\n}\n")
 
+    SLEEPS = SPDX + "void f(void)\n{\n    clock_nanosleep(c, 1, &t, NULL);\n}\n"
+
+    def test_ops_do_not_sleep(self):
+        self.refuses(self.TOOL, "src/op/a.c", self.SLEEPS, "clock_nanosleep is banned")
+
+    def test_the_op_that_is_for_it_does(self):
+        self.accepts(self.TOOL, "src/op/delay.c", self.SLEEPS)
+
     def test_memory_of_a_library_is_freed_with_a_note(self):
         self.accepts(self.TOOL, "src/op/a.c", SPDX + "void f(void)\n{\n    free(p); /* lint: library memory */\n}\n")
 

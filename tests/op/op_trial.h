@@ -32,9 +32,9 @@ static inline trial trial_of(const char *name, const char *a, const char *b, con
 /* An op with parameters that any op of its kind takes; p for those that have a probability. */
 static inline trial trial_usual(const psti_op *op, const char *p)
 {
-    static const char *const known[] = {"size=20",       "padding=3", "kernel=5", "factor=0.4",
-                                        "threshold=100", "bits=3",    "hue=0.2",  "degrees=10",
-                                        "angle=10",      "level=0.3", "pixels=3", NULL};
+    static const char *const known[] = {
+        "size=20",    "padding=3", "kernel=5",  "factor=0.4", "threshold=100", "bits=3", "hue=0.2",
+        "degrees=10", "angle=10",  "level=0.3", "pixels=3",   "ms=0",          NULL};
     const char *texts[2] = {NULL, NULL};
     char chance[32];
     int count = 0;

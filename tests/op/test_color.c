@@ -30,7 +30,8 @@ static psti_field pixels_of(int64_t rows, int64_t cols, int64_t channels, const 
 /* One change of colour: neither a policy nor random_erasing. */
 static bool is_color(const psti_op *op)
 {
-    return !(op->flags & PSTI_OP_GEOMETRIC) && !strstr(op->name, "aug") && !op->overlay;
+    return !(op->flags & PSTI_OP_GEOMETRIC) && !strstr(op->name, "aug") && !op->overlay &&
+           !op->parts;
 }
 
 /* One row of pixels through an op. */

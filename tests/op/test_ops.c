@@ -6,6 +6,7 @@
 
 #include "check.h"
 #include "core/cpu.h"
+#include "op/op_priv.h"
 #include "op_trial.h"
 
 /* ---- registry and parameters ----------------------------------------------------------------- */
@@ -19,7 +20,7 @@ static void every_op_is_found_by_its_name_alone(void)
         _Alignas(16) uint8_t params[PARAMS_BYTES];
         CHECKF(args_parse(*op, params, NULL, 0), "defaults of %s", (*op)->name);
     }
-    CHECKF(count == 40, "%d", count);
+    CHECKF(count == 41, "%d", count);
     CHECK(psti_op_find("resiz", 5) == NULL && psti_op_find("resizes", 7) == NULL);
 }
 
@@ -403,6 +404,30 @@ static void the_same_key_draws_the_same(void)
     }
 }
 
+/* ---- delay ----------------------------------------------------------------------------------- */
+
+static int hits(const char *share, const char *runs, int64_t from, int64_t count)
+{
+    const trial t = trial_of("delay", "ms=1", share, runs);
+    int sum = 0;
+    for (int64_t id = from; id < from + count; id++)
+        sum += psti_delay_hits(t.params, id);
+    return sum;
+}
+
+static void delay_hits_the_share_of_samples(void)
+{
+    CHECK(hits("share=0.2", "runs=1", 0, 1000) == 200);
+    CHECK(hits("share=0.2", "runs=48", 0, 2400) == 480);
+    CHECK(hits("share=0.2", "runs=48", 240, 48) == 48 &&
+          hits("share=0.2", "runs=48", 48, 192) == 0);
+    CHECK(hits("share=0", "runs=48", 0, 500) == 0 && hits("share=1", "runs=48", 0, 500) == 500);
+    CHECK(hits("share=0", "runs=0", 0, 500) == 0 && hits("share=1", "runs=0", 0, 500) == 500);
+    const int fifth = hits("share=0.2", "runs=0", 0, 5000);
+    CHECKF(fifth > 900 && fifth < 1100, "%d", fifth);
+    CHECK(hits("share=1e-6", "runs=1000000", (int64_t)1 << 40, 1) <= 1);
+}
+
 /* ---- memory ---------------------------------------------------------------------------------- */
 
 static void failed_allocations_are_reported(void)
@@ -478,6 +503,7 @@ int main(void)
     RUN(the_shape_is_width_by_height);
     RUN(no_fitting_window_means_the_middle);
     RUN(the_same_key_draws_the_same);
+    RUN(delay_hits_the_share_of_samples);
     RUN(failed_allocations_are_reported);
     RUN(a_context_is_used_again_and_trimmed);
     return check_report();

@@ -43,6 +43,7 @@ void carry(const psti_plan *plan, psti_work *work, psti_kit *const *kits, int ki
     psti_error_clear(&err);
     for (int i = 0; i < 4; i++)
         inputs[i] = (psti_input){in->bytes[i], in->size[i], in->known[i]};
+    psti_work_set_id(work, (int64_t)id);
     int rc = psti_work_start(work, kits[kit_count - 1], plan, &key, inputs, &err);
     if (rc == 0)
         rc = run_stages(work, kits, kit_count, &err);
