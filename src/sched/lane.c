@@ -115,7 +115,7 @@ static double cover_locked(const psti_feed *feed)
 static bool is_low_locked(const psti_feed *feed)
 {
     return cover_locked(feed) < 1.5 * feed->lanes.slice_s ||
-           4 * ready_locked(feed) < block_samples_max_locked(feed);
+           4 * ready_locked(feed) < 3 * block_samples_max_locked(feed);
 }
 
 static int workers_of_locked(const psti_feed *feed)
