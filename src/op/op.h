@@ -68,8 +68,8 @@ typedef struct psti_geom {
 
 /* One change of an augmentation policy (op/policy.h). */
 typedef struct psti_pick {
-    uint16_t change;
-    uint16_t chain; /* augmix: on the first of a chain, how many follow each other */
+    uint16_t change; /* 0: none */
+    uint16_t chain;  /* augmix: on the first of a chain, how many follow each other */
     float magnitude;
 } psti_pick;
 enum { PSTI_PICKS_MAX = 32 };

@@ -8,8 +8,8 @@
 #include "op/geometry.h"
 
 typedef enum psti_change {
-    PSTI_IDENTITY,
-    PSTI_SHEAR_X, /* from here … */
+    PSTI_IDENTITY, /* 0, as psti_pick has it */
+    PSTI_SHEAR_X,  /* from here … */
     PSTI_SHEAR_Y,
     PSTI_TRANSLATE_X,
     PSTI_TRANSLATE_Y,

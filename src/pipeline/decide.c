@@ -37,25 +37,30 @@ static int check_size(const psti_work *work, int s, int picture, pst_error *err)
     return psti_work_fail(work, op, picture, PST_ELIMIT, err);
 }
 
-/* The op's choices for one picture, from the op's own place of the random key; a view's also from
- * its number. */
-static int decide_one(psti_work *work, int s, int picture, const psti_rng_key *key, pst_error *err)
+int psti_stage_decide(const psti_stage *stage, int view, const psti_rng_key *key, int64_t id,
+                      psti_step *step, pst_error *err)
 {
-    const psti_stage *stage = &work->plan->stages[s];
-    psti_step *step = psti_work_at(work, s, picture);
-    const int view = work->plan->pictures[picture].view;
     psti_rng_key mine = *key;
     psti_rng rng;
     if (view)
         mine.view = (uint32_t)view;
     psti_rng_init(&rng, &mine, (uint32_t)stage->place);
-    rng.id = work->id;
+    rng.id = id;
     const int rc =
         stage->type.op->decide(stage->params, &rng, &step->in, &step->draw, &step->out, err);
+    if (rc == 0 && !step->draw.act)
+        step->out = step->in;
+    return rc;
+}
+
+static int decide_one(psti_work *work, int s, int picture, const psti_rng_key *key, pst_error *err)
+{
+    const psti_stage *stage = &work->plan->stages[s];
+    psti_step *step = psti_work_at(work, s, picture);
+    const int rc =
+        psti_stage_decide(stage, work->plan->pictures[picture].view, key, work->id, step, err);
     if (rc < 0)
         return psti_work_fail(work, stage->type.name, picture, rc, err);
-    if (!step->draw.act)
-        step->out = step->in;
     if (stage->lowered && (step->out.rows > step->in.rows || step->out.cols > step->in.cols)) {
         psti_fail(err, PST_EFIELD, stage->type.name, NULL,
                   "the picture is smaller than what comes out, and what fills the rest differs "

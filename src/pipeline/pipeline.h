@@ -106,6 +106,41 @@ void psti_plan_mix_draw(const psti_plan *plan, const psti_rng_key *key, pst_mix 
 void psti_plan_mix_run(const psti_plan *plan, const pst_mix *mix, int output, uint8_t *data,
                        const uint8_t *valid, int slots);
 
+/* ---- what a sample's work will be, before it is done -------------------------------------------
+ */
+
+/* What is known of a sample before its bytes are read. */
+typedef struct psti_known {
+    double bytes;       /* of all inputs that must be decoded */
+    int64_t rows, cols; /* of its pictures, from a header read before; 0: not known */
+    bool decoded;       /* is there in decoded form: nothing is decoded, bytes count as 0 */
+    bool augmented;     /* is there in augmented form: only finish is left */
+    bool whole;         /* will be decoded whole, whatever is drawn */
+} psti_known;
+
+/* The numbers that describe a sample's work. Pixels and branches are summed over its pictures and
+ * views; what a form that was found spares is not counted. */
+enum {
+    PSTI_F_ONE,
+    PSTI_F_BYTES,    /* to be decoded */
+    PSTI_F_PIXELS,   /* of the pictures to be decoded */
+    PSTI_F_UP_TO,    /* of the bytes: down to the last row that is used */
+    PSTI_F_WINDOW,   /* pixels that are decoded */
+    PSTI_F_READ,     /* pixels that ops read which change the size */
+    PSTI_F_MADE,     /* pixels that these make */
+    PSTI_F_TOUCHED,  /* pixels that other ops and finish go over */
+    PSTI_F_BRANCHES, /* from here on, for each op that may do nothing: how often it acts, a policy
+                        for each change it picked; the last has all that find no room */
+    PSTI_FEATURES_MAX = 16
+};
+/* How many there are, the same for all samples of a plan. */
+int psti_plan_features(const psti_plan *plan);
+/* Fills them: the first is 1, all are 0 or more, and time is about a weighted sum of them. Branches
+ * are those that psti_work_start takes with this key and id; what hangs on a picture's size is
+ * right where the size is known, and about right otherwise. Any thread, no lock, no allocation. */
+void psti_plan_foresee(const psti_plan *plan, const psti_rng_key *key, int64_t id,
+                       const psti_known *known, double *features);
+
 /* ---- work ------------------------------------------------------------------------------------ */
 
 typedef struct psti_kit {
@@ -155,6 +190,9 @@ int psti_work_start_augmented(psti_work *work, const psti_plan *plan, const psti
 /* The augmented form, once every stage has run: how many pictures; theirs are the work's own
  * pixels. */
 int psti_work_augmented(const psti_work *work, psti_decoded *pictures);
+/* What psti_plan_foresee gives, for all of the sample's work, from its headers and decisions. After
+ * start or start_decoded, before the first step. */
+void psti_work_foresee(const psti_work *work, double *features);
 /* Bytes that the remaining stages will take beyond the inputs: the work's buffers, libraries,
  * scratch. Upper bound. After start. */
 size_t psti_work_need(const psti_work *work);

@@ -388,6 +388,11 @@ bool psti_geom_bytes(const psti_geom *geom, int dtype, size_t *out);
 /* Makes every decision that sizes allow and says what to decode (decide.c). Headers have been read.
  */
 int psti_work_decide(psti_work *work, const psti_rng_key *key, pst_error *err);
+/* An op's choices for a picture of size step->in of the sample `id`, from the op's own place of the
+ * random key; a view's (from 1) also from its number. The step comes with out = in and act set
+ * (decide.c). */
+int psti_stage_decide(const psti_stage *stage, int view, const psti_rng_key *key, int64_t id,
+                      psti_step *step, pst_error *err);
 /* The decisions that had to wait for the result of the stage before them (decide.c). */
 int psti_work_decide_on(psti_work *work, pst_error *err);
 /* The same, and what start checks once all is decided (work.c). */
