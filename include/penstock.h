@@ -540,6 +540,8 @@ typedef struct pst_job_stats {
     /* Samples met so far whose work passed the cut-off; how often one was put aside; the cut-off
      * now (0 = none). */
     uint64_t slow_samples, slow_parked, slow_cutoff_ns;
+    uint64_t slow_early;           /* of them begun before their turn */
+    uint64_t prediction_error_ppm; /* mean error of predicted work, of the mean work (0 = none) */
 } pst_job_stats;
 
 /* How an image becomes what the pipeline asks for, once its last op is done. For an element x of

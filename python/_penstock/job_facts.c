@@ -45,6 +45,7 @@ static int add_memory_stats(PyObject *dict, const pst_job_stats *s)
         {"encoded_hits", s->encoded_hits},   {"decoded_hits", s->cache_hits},
         {"augmented_hits", s->shared_hits},  {"evictions", s->evictions},
         {"slow_samples", s->slow_samples},   {"slow_parked", s->slow_parked},
+        {"slow_early", s->slow_early},       {"prediction_error_ppm", s->prediction_error_ppm},
     };
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
         if (pyp_dict_take(dict, all[i].name, number(all[i].value)) < 0)

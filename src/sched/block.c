@@ -261,7 +261,7 @@ void block_drop_locked(psti_feed *feed, pst_batch *block)
     if (block->run) {
         run *r = block->run;
         for (int i = 0; r->cancelled && i < block->placed; i++)
-            start_done_locked(feed, block->starts[i]);
+            window_done_locked(feed, block->starts[i]);
         block->run = NULL;
         run_unref_locked(r);
     }

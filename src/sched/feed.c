@@ -23,17 +23,6 @@ void psti_feed_abort(psti_feed *feed)
     feed_wake(feed);
 }
 
-/* A started sample is delivered or bad: the reorder window moves on. */
-void start_done_locked(psti_feed *feed, uint64_t start)
-{
-    if (!feed->started_done || start < feed->start_base)
-        return;
-    feed->started_done[start % feed->start_cells] = 1;
-    while (feed->start_base < feed->start_next &&
-           feed->started_done[feed->start_base % feed->start_cells])
-        feed->start_base++;
-}
-
 static size_t damage_slot(const damage_map *map, int64_t id, int field)
 {
     size_t i = (size_t)psti_mix64((uint64_t)id * 32 + (uint64_t)field) & (map->cap - 1);
@@ -87,34 +76,6 @@ static way choose_way(const psti_feed *feed)
     if (feed->spec.mode == PST_ORDER_READY)
         return feed->layout.dense ? CLAIM : HEAP;
     return fixed ? FIXED : QUEUE;
-}
-
-static int64_t default_window(const psti_feed *feed)
-{
-    const int64_t batch = feed->spec.batch, length = psti_order_length(feed->spec.order);
-    int64_t window = 8 * batch > 512 ? 8 * batch : 512;
-    if (window > length / 10)
-        window = length / 10;
-    return window;
-}
-
-/* A sample is overtaken by those started before it and by those started after it, so half of R may
- * be started beyond the oldest that is not delivered. One batch of that is kept back: it may be
- * needed to complete the open batch. At least two batches, or nothing could be full. */
-static int open_window(psti_feed *feed)
-{
-    if (feed->spec.mode != PST_ORDER_READY)
-        return 0;
-    const int64_t wide = feed->spec.window > 0 ? feed->spec.window : default_window(feed);
-    const int64_t least = 2 * (int64_t)feed->spec.batch;
-    const int64_t half = wide / 2 - feed->spec.batch;
-    feed->window = half > least ? half : least;
-    /* A start that is not delivered keeps its cell to itself: the window, what completes a batch,
-     * and what is ready. */
-    feed->start_cells =
-        (uint64_t)(feed->window + least + (feed->spec.ready_depth + 1) * (int64_t)feed->spec.batch);
-    feed->started_done = psti_calloc(PSTI_MEM_SCHED, (size_t)feed->start_cells, 1);
-    return feed->started_done ? 0 : -ENOMEM;
 }
 
 /* Ready ones, what the consumer holds, one being filled; where slots are not fixed one more. */
@@ -191,8 +152,9 @@ static int feed_prepare(psti_feed *feed, pst_error *err)
     feed->next_epoch = feed->spec.first_epoch;
     feed->end_epoch = feed->spec.epochs ? feed->spec.first_epoch + feed->spec.epochs : UINT64_MAX;
     feed->opened_ns = psti_now_ns();
-    if (ring_new(feed, &feed->ring) < 0 || open_window(feed) < 0)
+    if (ring_new(feed, &feed->ring) < 0 || window_open(feed) < 0)
         return psti_fail(err, -ENOMEM, "job", NULL, "out of memory while opening the job");
+    foresight_open(feed);
     return 0;
 }
 
@@ -281,7 +243,8 @@ void psti_feed_close(psti_feed *feed)
     psti_plan_free(feed->spec.plan);
     psti_order_free(feed->spec.order);
     psti_dataset_unref(feed->spec.data);
-    psti_free(feed->started_done);
+    foresight_close(feed);
+    psti_free(feed->born);
     psti_free(feed->damage.at);
     psti_free(feed);
 }
@@ -306,7 +269,7 @@ static void lease_locked(psti_feed *feed, run *r, pst_batch *block)
     for (int i = 0; i < block->slots; i++) {
         const int64_t p = block->positions[i];
         if (feed->spec.mode == PST_ORDER_READY) {
-            start_done_locked(feed, block->starts[i]);
+            window_done_locked(feed, block->starts[i]);
             if (block->valid[i])
                 r->used[p >> 3] |= (uint8_t)(1u << (p & 7));
         }
@@ -511,6 +474,8 @@ void psti_feed_stats(psti_feed *feed, pst_job_stats *out)
     out->encoded_hits = feed->stored_hits;
     out->slow_samples = feed->lanes.slow;
     out->slow_parked = feed->lanes.parks;
+    out->slow_early = feed->foresight.started_early;
+    out->prediction_error_ppm = (uint64_t)(1e6 * predict_error(&feed->foresight.predictor));
     const uint64_t cutoff = atomic_load_explicit(&feed->lanes.cutoff_ns, memory_order_relaxed);
     out->slow_cutoff_ns = cutoff == UINT64_MAX ? 0 : cutoff;
     if (pool->cache) {

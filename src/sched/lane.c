@@ -13,20 +13,24 @@
 
 enum {
     LIVE_AFTER = 64, /* samples, before there is a cut-off */
-    LOOK_EVERY = 64, /* samples, between two looks at it */
+    LOOK_EVERY = 32, /* samples, between two looks at it */
     FADE_AT = 2048   /* samples counted, when older ones begin to count less */
 };
 static const double TIMES_MEDIAN = 1.5; /* the least cut-off */
+static const double LEAST_NS = 100e3;   /* putting samples aside that take less would be felt */
 static const double WIDE = 3;           /* P75 over the median: it lies among the slow ones */
 static const double SMALL_MASS = 0.4;   /* work above P75, below which P90 is taken */
 static const double LITTLE_LEFT = 0.25; /* of the cut-off: not worth being put aside for */
+static const uint64_t UNEVEN_TIMES = 4; /* the median */
+static const double UNEVEN_MASS = 0.1;
 static const uint64_t SLACK_NS = 2000000000;
 static const uint64_t PACE_NS = 100000000;
 
 void lane_open(psti_feed *feed)
 {
     lanes *l = &feed->lanes;
-    l->on = feed->spec.mode == PST_ORDER_READY && feed->pool->worker_count > 0 &&
+    /* In a group others may wait for a preparation: it must not wait for a consumer. */
+    l->on = feed->spec.mode == PST_ORDER_READY && feed->pool->worker_count > 0 && !feed->group &&
             feed->spec.schedule == PST_SCHEDULE_PENSTOCK &&
             !(feed->spec.without & PST_WITHOUT_LANES);
     atomic_init(&l->cutoff_ns, UINT64_MAX);
@@ -45,7 +49,14 @@ static uint64_t cut_off(const psti_hist *costs)
         cut = (double)psti_hist_quantile(costs, 0.9);
     if (cut > WIDE * median || cut < TIMES_MEDIAN * median)
         cut = TIMES_MEDIAN * median;
-    return psti_hist_mass_above(costs, (uint64_t)cut) > 0 ? (uint64_t)cut : UINT64_MAX;
+    const bool slow = cut >= LEAST_NS && psti_hist_mass_above(costs, (uint64_t)cut) > 0;
+    return slow ? (uint64_t)cut : UINT64_MAX;
+}
+
+static bool is_uneven(const psti_hist *costs)
+{
+    const uint64_t median = psti_hist_quantile(costs, 0.5);
+    return psti_hist_mass_above(costs, UNEVEN_TIMES * median) > UNEVEN_MASS;
 }
 
 static void learn_cost_locked(lanes *l, uint64_t took_ns)
@@ -55,8 +66,24 @@ static void learn_cost_locked(lanes *l, uint64_t took_ns)
         return;
     l->learned = 0;
     atomic_store_explicit(&l->cutoff_ns, cut_off(&l->costs), memory_order_relaxed);
+    l->uneven = is_uneven(&l->costs);
     if (l->costs.count >= FADE_AT)
         psti_hist_fade(&l->costs);
+}
+
+static void end_slice_locked(const task *t)
+{
+    lanes *l = &t->feed->lanes;
+    const double seconds = 1e-9 * (double)(psti_now_ns() - t->slice_ns);
+    running_mean(&l->slice_s, seconds);
+    running_mean(&l->slice_ss, seconds * seconds);
+}
+
+/* Seconds until a worker that is busy with a slow sample can leave it: weighted by their length,
+ * since the long ones are those that it is met in. */
+static double slice_locked(const lanes *l)
+{
+    return l->slice_s > 0 ? l->slice_ss / l->slice_s : 0;
 }
 
 void lane_learn_locked(psti_feed *feed, const task *t)
@@ -67,8 +94,11 @@ void lane_learn_locked(psti_feed *feed, const task *t)
     if (l->costs.count < LIVE_AFTER)
         l->learned = LOOK_EVERY - 1; /* the first look comes as soon as it may */
     learn_cost_locked(l, t->took_ns);
-    const uint64_t fast = t->late_ns ? t->late_ns : t->took_ns;
+    running_mean(&l->mean_s, 1e-9 * (double)t->took_ns);
+    const uint64_t fast = t->foretold ? 0 : t->late_ns ? t->late_ns : t->took_ns;
     running_mean(&l->fast_s, 1e-9 * (double)fast);
+    if (t->slow)
+        end_slice_locked(t);
     if (t->late_ns)
         running_mean(&l->left_s[t->late_stage],
                      1e-9 * (double)(t->took_ns > t->late_ns ? t->took_ns - t->late_ns : 1));
@@ -101,7 +131,7 @@ static int64_t ready_locked(const psti_feed *feed)
 static bool has_slack_locked(const psti_feed *feed)
 {
     const lanes *l = &feed->lanes;
-    const uint64_t while_ns = SLACK_NS + (uint64_t)(4e9 * l->slice_s);
+    const uint64_t while_ns = SLACK_NS + (uint64_t)(4e9 * slice_locked(l));
     return l->full_ns && psti_now_ns() - l->full_ns < while_ns;
 }
 
@@ -114,7 +144,7 @@ static double cover_locked(const psti_feed *feed)
 /* So little is ready that it may run out before a worker that takes a slow sample is back. */
 static bool is_low_locked(const psti_feed *feed)
 {
-    return cover_locked(feed) < 1.5 * feed->lanes.slice_s ||
+    return cover_locked(feed) < 1.5 * slice_locked(&feed->lanes) ||
            4 * ready_locked(feed) < 3 * block_samples_max_locked(feed);
 }
 
@@ -133,7 +163,7 @@ static int slow_workers_locked(const psti_feed *feed)
 {
     const lanes *l = &feed->lanes;
     const int workers = workers_of_locked(feed);
-    if (!has_slack_locked(feed) || cover_locked(feed) > 1.25 * l->slice_s)
+    if (!has_slack_locked(feed) || cover_locked(feed) > 1.25 * slice_locked(l))
         return workers;
     const double fast = ceil(l->pace * l->fast_s);
     const int rest = workers - (fast < workers ? (int)fast : workers);
@@ -144,7 +174,7 @@ static int slow_workers_locked(const psti_feed *feed)
 static bool aged_locked(const psti_feed *feed, double part)
 {
     const task *oldest = feed->lanes.parked;
-    return oldest && (double)(feed->start_next - oldest->start) > part * (double)feed->window;
+    return oldest && window_passed_locked(feed, oldest->start, part);
 }
 
 /* ---- putting aside --------------------------------------------------------------------------- */
@@ -180,12 +210,6 @@ static bool hand_in_locked(worker *w, task *t)
     return true;
 }
 
-static void end_slice_locked(task *t)
-{
-    lanes *l = &t->feed->lanes;
-    running_mean(&l->slice_s, 1e-9 * (double)(psti_now_ns() - t->slice_ns));
-}
-
 static void into_slow_lane_locked(task *t)
 {
     lanes *l = &t->feed->lanes;
@@ -196,14 +220,38 @@ static void into_slow_lane_locked(task *t)
     t->feed->pool->aside++;
 }
 
+void lane_put_locked(task *t)
+{
+    lanes *l = &t->feed->lanes;
+    into_slow_lane_locked(t);
+    l->running--;
+    t->foretold = true;
+    if (t->unread && (t->feed->fetches || t->feed->pool->cold > 0))
+        task_send_locked(t); /* comes back when it is read */
+    else
+        lane_back_locked(t);
+}
+
+void lane_back_locked(task *t)
+{
+    t->feed->lanes.parked_count++;
+    t->feed->pool->parked++;
+    queue_locked(&t->feed->lanes.parked, t);
+}
+
+void lane_away_locked(task *t)
+{
+    t->feed->lanes.running -= t->slow;
+}
+
 /* A slow sample between two stages: whether its worker is needed in the fast lane. */
 static bool park_locked(worker *w, task *t)
 {
     psti_feed *feed = t->feed;
     lanes *l = &feed->lanes;
     if (t->run->cancelled || feed->closing || !has_slack_locked(feed) || !is_low_locked(feed) ||
-        (double)(feed->start_next - t->start) > 0.75 * (double)feed->window ||
-        !task_next_waits_locked(feed) || !hand_in_locked(w, t))
+        window_passed_locked(feed, t->start, 0.75) || !task_next_waits_locked(feed) ||
+        !hand_in_locked(w, t))
         return false;
     l->running--;
     l->parked_count++;
@@ -264,9 +312,18 @@ void lane_resume(worker *w, task *t)
 
 /* ---- placing --------------------------------------------------------------------------------- */
 
-static bool has_room_locked(const psti_feed *feed)
+/* The consumer's epoch has nothing left but what was sent out. Samples of the next one may have
+ * taken all the room by then, so these must not wait for any. */
+static bool is_tail_locked(const run *r)
 {
-    return lane_outstanding(feed) < block_samples_max_locked(feed);
+    return r == r->feed->runs && run_dispatched_all(r);
+}
+
+/* For a slow sample that is finished. */
+static bool has_room_locked(const psti_feed *feed, const run *r)
+{
+    return feed->outstanding - feed->lanes.aside < block_samples_max_locked(feed) ||
+           (!r->ready && is_tail_locked(r));
 }
 
 static void leave_aside_locked(task *t)
@@ -283,7 +340,7 @@ bool lane_admits(worker *w, task *t)
         return true;
     pthread_mutex_lock(&w->pool->lock);
     const bool wait = !t->run->cancelled && !feed->closing && !t->run->error.code &&
-                      !has_room_locked(feed) && hand_in_locked(w, t);
+                      !has_room_locked(feed, t->run) && hand_in_locked(w, t);
     if (wait) {
         t->finished = true;
         feed->lanes.running--;
@@ -319,10 +376,9 @@ static task *unqueue_locked(task **at, int *count)
 static task *take_ending_locked(psti_feed *feed)
 {
     lanes *l = &feed->lanes;
-    if (l->held && (has_room_locked(feed) || l->held->run->error.code))
-        return unqueue_locked(&l->held, &l->held_count);
     for (task **at = &l->held; *at; at = &(*at)->next)
-        if ((*at)->run->cancelled || feed->closing)
+        if (has_room_locked(feed, (*at)->run) || (*at)->run->error.code || (*at)->run->cancelled ||
+            feed->closing)
             return unqueue_locked(at, &l->held_count);
     for (task **at = &l->parked; *at; at = &(*at)->next)
         if ((*at)->run->cancelled || feed->closing)
@@ -333,19 +389,19 @@ static task *take_ending_locked(psti_feed *feed)
 /* Slow samples go first as long as enough is ready, and when one has been overtaken long enough. */
 static bool slow_first_locked(const psti_feed *feed)
 {
-    if (aged_locked(feed, 0.75))
+    if (is_tail_locked(feed->lanes.parked->run))
         return true;
     if (feed->lanes.running >= slow_workers_locked(feed))
-        return false;
-    return !has_slack_locked(feed) || !is_low_locked(feed);
+        return aged_locked(feed, 0.9);
+    return aged_locked(feed, 0.5) || !has_slack_locked(feed) || !is_low_locked(feed);
 }
 
 /* Nothing else is left to do. While as much as may be is ready, the slow lane keeps to its workers:
  * the others will be needed. */
 static bool slow_last_locked(const psti_feed *feed)
 {
-    return has_room_locked(feed) || feed->lanes.running < slow_workers_locked(feed) ||
-           aged_locked(feed, 0.5);
+    return lane_outstanding(feed) < block_samples_max_locked(feed) ||
+           feed->lanes.running < slow_workers_locked(feed) || aged_locked(feed, 0.75);
 }
 
 task *lane_take_locked(psti_feed *feed, lane_turn turn)
@@ -353,8 +409,8 @@ task *lane_take_locked(psti_feed *feed, lane_turn turn)
     lanes *l = &feed->lanes;
     if (turn == LANE_ENDS)
         return take_ending_locked(feed);
-    const bool enough_held = l->held_count >= workers_of_locked(feed);
-    if (!l->parked || enough_held ||
+    if (!l->parked ||
+        (l->held_count >= workers_of_locked(feed) && !is_tail_locked(l->parked->run)) ||
         !(turn == LANE_FIRST ? slow_first_locked(feed) : slow_last_locked(feed)))
         return NULL;
     return unqueue_locked(&l->parked, &l->parked_count);

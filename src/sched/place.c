@@ -375,7 +375,7 @@ static void claim_sample(worker *w, task *t)
         out_of_memory_locked(r);
     r->inflight--;
     if (!block) {
-        start_done_locked(feed, t->start);
+        window_done_locked(feed, t->start);
         task_count_locked(w, t);
     }
     pthread_mutex_unlock(&feed->pool->lock);
@@ -407,7 +407,7 @@ static void heap_sample(worker *w, task *t)
     if (rc == 0 && !r->cancelled && !r->error.code) {
         give_slot_locked(r, rec, &todo);
     } else {
-        start_done_locked(feed, t->start);
+        window_done_locked(feed, t->start);
         if (rec)
             record_drop_locked(feed, rec);
         if (rc < 0)
@@ -424,7 +424,7 @@ static void unordered_bad(worker *w, task *t, pst_error *err)
     pthread_mutex_lock(&feed->pool->lock);
     task_count_locked(w, t);
     r->inflight--;
-    start_done_locked(feed, t->start);
+    window_done_locked(feed, t->start);
     if (r->cancelled) {
         pthread_mutex_unlock(&feed->pool->lock);
         return;

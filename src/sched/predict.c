@@ -11,6 +11,7 @@
 #include "sched/predict.h"
 
 #include <errno.h>
+#include <math.h>
 #include <string.h>
 
 #include "core/math.h"
@@ -19,9 +20,9 @@
 enum { N = PREDICT_FEATURES_MAX };
 
 /* Samples over which things are remembered. */
-static const double MEMORY = 1024, MEMORY_NEW_LAW = 48;
+static const double MEMORY = 1024, MEMORY_NEW_LAW = 32;
 static const double FEW = 16, MANY = 256;
-static const double NEW_LAW = 2.5, KNOWN_LAW = 1.25; /* lately by usual: it has come, has gone */
+static const double NEW_LAW = 2, KNOWN_LAW = 1.25; /* lately by usual: it has come, has gone */
 /* Least squares: ridge on the unit diagonal, samples' worth of ridge, samples between two solves
  * and how many are solved at once first. */
 static const double RIDGE = 1e-6, RIDGE_SAMPLES = 0.05;
@@ -29,6 +30,8 @@ enum { SOLVE_EVERY = 8, SOLVE_FIRST = 64 };
 /* What is further off than so many mean errors is an outlier, unless its features are new: less
  * than so many samples told anything about them. */
 static const double OUTLIER = 6, NEW_SAMPLES = 3;
+/* Relative error below which nothing is told apart: where a law has fitted exactly. */
+static const double EXACT = 1e-4;
 /* Small samples count for more, up to that: errors grow with cost, and all sizes shall be right. */
 static const double LIGHTEST = 1.0 / 16;
 /* Predictions stay above this share of the mean. */
@@ -168,8 +171,9 @@ static void add(predictor *p, const double *x, double seconds, double weight, do
     }
 }
 
-/* Whether it is still the law that was learned, and what to keep of it. off: how far the features
- * were, outliers cut. What is usual hardly moves while the law is new, or it would soon be that. */
+/* Whether it is still the law that was learned, and what to keep of it. off: relative error of
+ * the features, outliers cut, so that it takes several samples to doubt the law. What is usual
+ * hardly moves while the law is new, or it would soon be that. */
 static double follow_law(predictor *p, double off)
 {
     const double seen = (double)p->learned;
@@ -183,17 +187,19 @@ static double follow_law(predictor *p, double off)
     return 1 - 1 / (p->new_law ? MEMORY_NEW_LAW : MEMORY);
 }
 
-/* base: what the features said. */
+/* base: what the features said. Errors are taken relative to it, as they grow with cost. */
 static void learn_features(predictor *p, const double *x, double base, double seconds)
 {
     const bool first = p->learned <= SOLVE_FIRST;
-    const double most = predict_ready(p) ? OUTLIER * p->spread + base / 2 : 1e300;
-    const double off = smaller(distance(seconds, base), most);
-    const double weight = p->cost > 0 ? p->cost / larger(base, LIGHTEST * p->cost) : 1;
+    const double unit = larger(base, LIGHTEST * p->cost);
+    const double weight = unit > 0 ? p->cost / unit : 1;
     const double fresh = p->learned > 1 ? weight * newness(p, x) : 1;
-    if (!p->new_law && fresh * NEW_SAMPLES < 1)
-        seconds = seconds > base ? base + off : base - off;
-    const double keep = follow_law(p, off);
+    const double most =
+        predict_ready(p) ? OUTLIER * larger(p->spread, p->lately) + EXACT : HUGE_VAL;
+    const double off = unit > 0 ? smaller(distance(seconds, base) / unit, most) : 0;
+    if (fresh * NEW_SAMPLES < 1)
+        seconds = seconds > base ? base + off * unit : base - off * unit;
+    const double keep = follow_law(p, predict_ready(p) ? off : smaller(off, 1));
     add(p, x, seconds, weight, keep);
     p->stale++;
     if (first || p->stale >= SOLVE_EVERY || fresh > 0.1)

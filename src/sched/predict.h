@@ -35,7 +35,7 @@ typedef struct predictor {
     double seconds[PREDICT_FEATURES_MAX];
     int stale;
     double cost, error;   /* means: seconds, absolute error of the whole prediction */
-    double spread;        /* mean absolute error by the features alone, without outliers */
+    double spread;        /* mean relative error by the features alone, without outliers */
     double lately, usual; /* the same over few and over many samples: apart, the law has changed */
     bool new_law;
     predict_trust trust;

@@ -220,6 +220,9 @@ bool read_again(task *t, int status, pst_error *err)
         if (t->tries >= feed->spec.retries || !fetch_worth_retrying(status))
             return false;
         t->tries++;
+        pthread_mutex_lock(&feed->pool->lock);
+        lane_away_locked(t);
+        pthread_mutex_unlock(&feed->pool->lock);
         fetch_again(t);
         return true;
     }
@@ -248,6 +251,7 @@ bool read_again(task *t, int status, pst_error *err)
     const int64_t total = find_members(t);
     const int rc = total < 0 ? (int)total : reserve_bytes_locked(t, (uint64_t)total, true);
     if (rc > 0) {
+        lane_away_locked(t);
         send_reads_locked(t);
         if (atomic_fetch_sub_explicit(&t->reads_left, 1, memory_order_acq_rel) == 1)
             read_ended_locked(t);
@@ -299,6 +303,7 @@ bool read_here(task *t)
     pthread_mutex_lock(&pool->lock);
     pool->cold = COLD_SPELL;
     t->unread = true;
+    lane_away_locked(t);
     task_send_locked(t);
     pthread_mutex_unlock(&pool->lock);
     return false;

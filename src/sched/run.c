@@ -24,6 +24,7 @@ static void run_free(run *r)
     psti_free(r->skipped_share);
     psti_free(r->rest);
     psti_free(r->others);
+    psti_free(r->early);
     psti_free(r);
 }
 
@@ -111,6 +112,7 @@ run *run_new(psti_feed *feed, uint64_t number, const psti_state *from, pst_error
         run_free(r);
         return NULL;
     }
+    foresight_begin(r);
     return r;
 }
 

@@ -26,6 +26,7 @@
 #include "core/log.h"
 #include "core/memory.h"
 #include "core/status.h"
+#include "sched/predict.h"
 #include "sched/sched.h"
 
 typedef struct task task;
@@ -161,6 +162,10 @@ struct run {
     int64_t *skipped; /* positions, in order of discovery */
     int64_t *skipped_share;
     int64_t skipped_count, skipped_cap;
+    /* Samples that were sent out before their turn, a bit each for the next foresight.ahead; NULL:
+     * none are. scout: looked at up to there. */
+    uint8_t *early;
+    int64_t scout;
     int64_t *rest; /* ready, taken over in mid-epoch: the share indices that are left, else NULL */
     int64_t rest_count;
 };
@@ -218,6 +223,9 @@ struct task {
     bool slow;          /* in the slow lane */
     bool aside;         /* counted in lanes.aside */
     bool finished;      /* nothing is left but to place it */
+    bool foretold;      /* was slow before it began */
+    bool foreseen;      /* features are there */
+    double features[PREDICT_FEATURES_MAX];
 };
 
 /* ---- feed (feed.c)
@@ -248,16 +256,31 @@ typedef struct lanes {
     int parked_count, held_count;
     int running; /* slow ones that are worked on */
     int aside;   /* slow ones that are not placed: they take no part of what may be ready */
-    /* Running means: seconds of a slow sample's work between two chances to put it aside; seconds
-     * in the fast lane for each sample; and seconds that are left when a sample passes the cut-off
-     * before a stage, 0 = not known. */
-    double slice_s, fast_s, left_s[PST_STAGES_MAX + 1];
+    /* Running means: seconds of a slow sample's work between two chances to put it aside, and their
+     * squares; seconds in the fast lane for each sample; and seconds that are left when a sample
+     * passes the cut-off before a stage, 0 = not known. */
+    double slice_s, slice_ss, fast_s, left_s[PST_STAGES_MAX + 1];
     uint64_t full_ns; /* when as much as may be was ready */
     /* Samples a second that the consumer takes: follows up at once, down slowly. */
     double pace;
     uint64_t pace_since_ns, pace_samples;
+    double mean_s; /* a sample's work; a running mean */
+    bool uneven;   /* much of the work is that of samples that take several times the median */
     uint64_t slow, parks; /* statistics: samples that were slow; times that one was put aside */
 } lanes;
+
+/* ---- foresight of a feed (foresight.c)
+ * ---------------------------------------------------------------------------------- */
+
+typedef struct foresight {
+    bool on, early;   /* fixed */
+    int64_t ahead;    /* fixed: share indices that are looked at before their turn */
+    atomic_bool keen; /* every sample is looked at; workers ask without the lock, a hint */
+    predictor predictor;
+    double trust; /* part of the samples called slow that were */
+    int judged;
+    uint64_t started_early; /* statistics */
+} foresight;
 
 struct psti_feed {
     psti_pool *pool;
@@ -308,11 +331,12 @@ struct psti_feed {
 
     /* ready order: starts not delivered yet, as a ring of flags */
     int64_t window;
-    uint64_t start_cells; /* window and two batches */
-    uint8_t *started_done;
-    uint64_t start_next, start_base;
+    uint64_t start_cells;
+    uint64_t *born; /* what had been delivered when a sample was started; UINT64_MAX: it is too */
+    uint64_t start_next, start_base; /* base: the oldest that is not delivered */
 
     lanes lanes;
+    foresight foresight;
     record *free_records;
     damage_map damage;
     uint64_t unseen_bytes; /* of the largest sample that had to be looked at first */
@@ -463,6 +487,7 @@ void place_bad(worker *w, task *t, pst_error *err);
 /* task.c */
 /* For a worker, or ahead of any: NULL. */
 task *task_aim_locked(psti_feed *feed, worker *w);
+task *task_aim_early_locked(psti_feed *feed, run *r, int64_t share); /* before its turn */
 /* Makes an epoch that was asked for, if any was; lets go of the lock meanwhile. */
 bool task_make_epoch_locked(psti_pool *pool);
 void task_runnable_locked(task *t); /* its bytes are there, or it is for a worker to fetch them */
@@ -478,6 +503,14 @@ void task_count_stages_locked(worker *w, psti_feed *feed);
 void task_count_locked(worker *w,
                        task *t); /* statistics; before the sample's batch can be published */
 
+/* window.c: nobody is overtaken by more than R */
+int window_open(psti_feed *feed);                         /* 0 or -ENOMEM */
+uint64_t window_start_locked(psti_feed *feed);            /* one more was started: its number */
+void window_done_locked(psti_feed *feed, uint64_t start); /* it is delivered, or bad */
+bool window_has_room_locked(const psti_feed *feed);       /* another may start */
+/* Whether it may have been overtaken by such a part of R. */
+bool window_passed_locked(const psti_feed *feed, uint64_t start, double part);
+
 /* lane.c: slow samples leave the fast lane */
 enum { LANE_PARKED = 2 };
 void lane_open(psti_feed *feed);
@@ -491,21 +524,34 @@ void lane_end_locked(task *t);
 void lane_learn_locked(psti_feed *feed, const task *t); /* from a sample that is done */
 void lane_pace_locked(psti_feed *feed);                 /* a batch was handed over */
 void lane_cancel_locked(run *r);
+void lane_put_locked(task *t);  /* a sample nobody began with goes to the slow lane */
+void lane_away_locked(task *t); /* the worker sent it off to be read */
+void lane_back_locked(task *t); /* it was */
 /* What a worker takes next of the feed: finished samples that there is room for, and those that
  * nobody wants any more; slow ones that go before fast ones; slow ones when nothing else is left.
  */
 typedef enum lane_turn { LANE_ENDS, LANE_FIRST, LANE_LAST } lane_turn;
 task *lane_take_locked(psti_feed *feed, lane_turn turn);
-/* Samples that are ready or will be without having been slow. */
+/* Samples that are ready, or will be without having been slow, or only wait for room. */
 static inline int64_t lane_outstanding(const psti_feed *feed)
 {
-    return feed->outstanding - feed->lanes.aside;
+    return feed->outstanding - feed->lanes.aside + feed->lanes.held_count;
 }
 /* Whether anything is under way that will come to an end without a consumer's doing. */
 static inline bool pool_moves_locked(const psti_pool *pool)
 {
     return pool->inflight > pool->parked;
 }
+
+/* foresight.c: slow samples are known before they start */
+void foresight_open(psti_feed *feed);
+void foresight_close(psti_feed *feed);
+void foresight_begin(run *r);
+void foresight_note(task *t);
+void foresight_learn_locked(psti_feed *feed, const task *t);
+bool foresight_slow_locked(task *t);
+void foresight_scout_locked(run *r); /* sends out early what will be slow */
+void foresight_skip_locked(run *r);
 
 /* reading.c: stored bytes */
 int read_aim_locked(task *t); /* finds and reserves: 1, 0 = not now, or negative */
@@ -540,7 +586,6 @@ bool fetch_value(const psti_feed *feed, int field, const task *t, const void **v
                  size_t *bytes);
 
 /* feed.c */
-void start_done_locked(psti_feed *feed, uint64_t start);
 void cancel_all_locked(psti_feed *feed);
 void feed_wake(psti_feed *feed);
 int64_t damage_get(const damage_map *map, int64_t id, int field);

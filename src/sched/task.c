@@ -12,6 +12,11 @@
 void task_runnable_locked(task *t)
 {
     task **at = &t->feed->runnable;
+    if (t->slow) {
+        lane_back_locked(t);
+        pool_signal_locked(t->feed->pool);
+        return;
+    }
     while (*at && (*at)->order < t->order)
         at = &(*at)->next;
     t->next = *at;
@@ -150,7 +155,7 @@ static bool window_open_locked(psti_feed *feed, const run *r)
     if (!stage_open_locked(feed, r))
         return false;
     if (feed->spec.mode == PST_ORDER_READY) {
-        if (feed->start_next - feed->start_base < (uint64_t)feed->window)
+        if (window_has_room_locked(feed))
             return true;
         /* The open batch may hold the oldest sample: what completes it may always start. */
         const int64_t coming = r->inflight + (r->open ? r->open->placed : 0);
@@ -169,12 +174,12 @@ bool task_next_waits_locked(psti_feed *feed)
     return false;
 }
 
-/* Fills a task with the run's next share index; nothing is counted yet. */
-static void aim(task *t, psti_feed *feed, run *r, const worker *w)
+/* Fills a task with a share index of the run; nothing is counted yet. */
+static void aim(task *t, psti_feed *feed, run *r, int64_t share)
 {
     t->feed = feed;
     t->run = r;
-    t->share = own_batches(feed) ? own_share(r, w->own) : run_next_share(r);
+    t->share = share;
     t->tries = 0;
     t->took_ns = 0;
     t->made = false;
@@ -188,12 +193,12 @@ static void aim(task *t, psti_feed *feed, run *r, const worker *w)
     }
     t->unseen = false;
     t->batch = NULL;
-    t->slow = t->finished = false;
+    t->slow = t->finished = t->foretold = t->foreseen = false;
     t->worked_ns = t->late_ns = 0;
 }
 
 /* From here on the sample will come to an end: counts it in. */
-static void commit_locked(task *t, worker *w)
+static void commit_locked(task *t, worker *w, bool early)
 {
     psti_feed *feed = t->feed;
     run *r = t->run;
@@ -205,12 +210,11 @@ static void commit_locked(task *t, worker *w)
     r->inflight++;
     r->refs++;
     pst_batch **open = own_batches(feed) ? &w->own : &r->open;
-    r->next_share += open == &r->open;
+    r->next_share += open == &r->open && !early;
+    foresight_skip_locked(r);
     r->picked = false; /* it is the task's now */
     t->order = feed->pool->order_next++;
-    t->start = feed->start_next++;
-    if (feed->started_done)
-        feed->started_done[t->start % feed->start_cells] = 0;
+    t->start = window_start_locked(feed);
     if (feed->way == FIXED) {
         t->batch = *open;
         t->slot = t->batch->placed++;
@@ -225,23 +229,11 @@ static void commit_locked(task *t, worker *w)
     }
 }
 
-/* The feed's next sample as a task of its own, counted in but not read yet; NULL when nothing may
- * be sent out. */
-task *task_aim_locked(psti_feed *feed, worker *w)
+/* A sample as a task of its own, counted in but not read yet; NULL when there is no room for it. */
+static task *send_out_locked(psti_feed *feed, run *r, int64_t share, worker *w, bool early)
 {
-    psti_pool *pool = feed->pool;
-    task *t = pool->free_tasks;
-    if (feed->closing || !feed->started || !t || pool->opening ||
-        pool->inflight - pool->aside >= pool->aim_max)
-        return NULL;
-    if (pool->feeds->next && (feed->inflight - feed->lanes.aside) * 2 > pool->aim_max)
-        return NULL; /* leave room for the other jobs */
-    run *r = own_goes_on(feed, w) ? w->own->run : run_to_dispatch_locked(feed);
-    if (!r || !(feed->way == FIXED ? fixed_batch_locked(feed, r, w) : window_open_locked(feed, r)))
-        return NULL;
-    if (feed->group && r->next_share < r->share && !group_pick_locked(r))
-        return NULL;
-    aim(t, feed, r, w);
+    task *t = feed->pool->free_tasks;
+    aim(t, feed, r, share);
     form_find(t);
     const bool fetched = feed->fetches && !t->cached;
     const int rc = fetched ? fetch_aim_locked(t) : read_aim_locked(t);
@@ -251,13 +243,46 @@ task *task_aim_locked(psti_feed *feed, worker *w)
         form_drop(t);
         return NULL;
     }
-    commit_locked(t, w);
+    commit_locked(t, w, early);
     t->unread = rc > 0 && (fetched || t->read_count > 0);
     t->read_ns = 0;
     t->read_away = false;
     atomic_store(&t->read_status, rc < 0 ? rc : 0);
     if (rc < 0)
         t->read_count = 0;
+    return t;
+}
+
+task *task_aim_early_locked(psti_feed *feed, run *r, int64_t share)
+{
+    return feed->pool->free_tasks ? send_out_locked(feed, r, share, NULL, true) : NULL;
+}
+
+/* The feed's next sample. */
+static task *aim_next_locked(psti_feed *feed, worker *w)
+{
+    psti_pool *pool = feed->pool;
+    if (feed->closing || !feed->started || !pool->free_tasks || pool->opening ||
+        pool->inflight - pool->aside >= pool->aim_max)
+        return NULL;
+    if (pool->feeds->next && (feed->inflight - feed->lanes.aside) * 2 > pool->aim_max)
+        return NULL; /* leave room for the other jobs */
+    run *r = own_goes_on(feed, w) ? w->own->run : run_to_dispatch_locked(feed);
+    if (r)
+        foresight_scout_locked(r);
+    if (!r || !(feed->way == FIXED ? fixed_batch_locked(feed, r, w) : window_open_locked(feed, r)))
+        return NULL;
+    if (feed->group && r->next_share < r->share && !group_pick_locked(r))
+        return NULL;
+    const int64_t share = own_batches(feed) ? own_share(r, w->own) : run_next_share(r);
+    return pool->free_tasks ? send_out_locked(feed, r, share, w, false) : NULL;
+}
+
+task *task_aim_locked(psti_feed *feed, worker *w)
+{
+    task *t;
+    while ((t = aim_next_locked(feed, w)) && foresight_slow_locked(t))
+        lane_put_locked(t);
     return t;
 }
 
@@ -377,6 +402,7 @@ void task_count_locked(worker *w, task *t)
 {
     psti_feed *feed = t->feed;
     task_count_stages_locked(w, feed);
+    foresight_learn_locked(feed, t);
     lane_learn_locked(feed, t);
     feed->read_ns += t->read_ns;
     feed->read_away_ns += t->read_away ? t->read_ns : 0;
@@ -459,6 +485,8 @@ bool task_run(worker *w, task *t)
     int rc = bring_bytes(t, &err);
     if (rc == LANE_PARKED)
         return false;
+    if (!t->work)
+        foresight_note(t);
     const bool wanted = still_wanted(t);
     t->slice_ns = psti_now_ns();
     if (rc == 0 && wanted)

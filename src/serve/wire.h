@@ -118,7 +118,9 @@ enum {
     X(evictions)                                                                                   \
     X(slow_samples)                                                                                \
     X(slow_parked)                                                                                 \
-    X(slow_cutoff_ns)
+    X(slow_cutoff_ns)                                                                              \
+    X(slow_early)                                                                                  \
+    X(prediction_error_ppm)
 
 typedef struct wire_stats {
 #define WIRE_COUNT(name) uint64_t name;

@@ -102,6 +102,24 @@ static void a_changed_law_is_followed(void)
     teach(&p, &other, 5000, 0.2);
     CHECKF(error_against(&p, &other) < 0.025, "%g", error_against(&p, &other));
     predict_fini(&p);
+    p = fresh(FEATURES, 0);
+    teach(&p, &other, 100, 0.2);
+    teach(&p, &usual, 100, 0.2);
+    CHECKF(error_against(&p, &usual) < 0.2, "%g", error_against(&p, &usual));
+    predict_fini(&p);
+}
+
+/* What has never been wrong still learns. */
+static void an_exact_law_can_end(void)
+{
+    predictor p = fresh(1, 0);
+    const double x[1] = {1};
+    for (int i = 0; i < 200; i++)
+        predict_learn(&p, x, -1, 0);
+    for (int i = 0; i < 200; i++)
+        predict_learn(&p, x, -1, 1);
+    CHECKF(predict_seconds(&p, x, -1) > 0.5, "%g", predict_seconds(&p, x, -1));
+    predict_fini(&p);
 }
 
 static void outliers_do_not_count(void)
@@ -116,6 +134,23 @@ static void outliers_do_not_count(void)
         predict_learn(&p, x, -1, unit() < 0.02 ? seconds * 100 : seconds);
     }
     CHECKF(error_against(&p, &usual) < 0.15, "%g", error_against(&p, &usual));
+    predict_fini(&p);
+}
+
+/* However exact the law was before. */
+static void one_outlier_is_no_new_law(void)
+{
+    seed(12);
+    predictor p = fresh(FEATURES, 0);
+    double x[FEATURES];
+    teach(&p, &usual, 3000, 0.002);
+    for (int i = 0; i < 20; i++) {
+        draw(x, 0.3);
+        predict_learn(&p, x, -1, 100 * cost(&usual, x));
+        CHECKF(!p.new_law, "the %d-th", i);
+        CHECKF(error_against(&p, &usual) < 0.02, "%g", error_against(&p, &usual));
+        teach(&p, &usual, 40, 0.002);
+    }
     predict_fini(&p);
 }
 
@@ -330,7 +365,9 @@ int main(void)
 {
     RUN(a_law_is_learned_with_noise);
     RUN(a_changed_law_is_followed);
+    RUN(an_exact_law_can_end);
     RUN(outliers_do_not_count);
+    RUN(one_outlier_is_no_new_law);
     RUN(small_samples_are_right_too);
     RUN(a_rare_branch_is_learned_when_first_seen);
     RUN(a_long_run_of_the_same_is_survived);
