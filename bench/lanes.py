@@ -8,9 +8,9 @@
 Workloads: every sample takes a light step of 50 ms, a fifth of them a heavy one more, of 0.3, 1 or 3 s; heavy samples
 are spread evenly, at random, or come in runs of 16 and 48. The op `delay` makes both, in Penstock's pipelines;
 PyTorch's dataset and the simulated schedulers (bench/paper_schedulers.py) get the same costs for the same samples.
-`sleep`: 12 workers, times by --scale. `burn`: as many workers as cores, a tenth of the times, and these by --burn-
-scale. `share`: heavy steps of 3 s for 0 to 100 % of the samples, in runs of 3, sleeping. Samples come in order of
-their numbers, so that runs stay runs, from half way between two runs on.
+`sleep`: 12 workers, times by --scale. `burn`: as many workers as cores, a tenth of the times, and these by
+--burn-scale. `share`: heavy steps of 3 s for 0 to 100 % of the samples, in runs of 3, sleeping. Samples come in order of
+their numbers, so that runs stay runs, from half way between two runs on. An epoch has at least 8 runs and --seconds.
 
 All may have the same bytes ready: 8 batches of 4, or 2 of 24 (48 samples instead of 32: one batch would leave nothing
 to overlap). PyTorch cannot have fewer than a batch a worker: prefetch_factor is 2, its default, or more where that is
@@ -68,11 +68,20 @@ class Workload:
     def depth(self) -> int:
         return max(2, 32 // self.batch)
 
-    def samples(self, periods: int) -> int:
-        """Whole periods of runs and whole batches."""
+    def samples(self, least: "Least", machine: "Machine") -> int:
+        """Whole periods of runs and whole batches, and enough of them."""
         period = int(self.runs / self.share + 0.5) if self.runs > 1 and self.share else 80
-        count = max(periods * period, 8 * self.depth * self.batch)
-        return -(-count // self.batch) * self.batch
+        mean_s = (self.light_s + self.share * self.heavy_s) * machine.scale
+        periods = max(least.periods, int(least.seconds * machine.workers * ASKS / mean_s / period) + 1)
+        return -(-periods * period // self.batch) * self.batch
+
+
+@dataclass(frozen=True)
+class Least:
+    """An epoch is at least so long."""
+
+    periods: int
+    seconds: float
 
 
 @dataclass(frozen=True)
@@ -131,8 +140,8 @@ class Case:
     bound_s: float
 
 
-def case_of(workload: Workload, machine: Machine, periods: int, drawn: bool) -> Case:
-    count = workload.samples(periods)
+def case_of(workload: Workload, machine: Machine, least: Least, drawn: bool) -> Case:
+    count = workload.samples(least, machine)
     numbers = papers.between_runs(count, workload.share, workload.runs)
     hits = hits_of(workload, numbers, drawn)
     costs = papers.made_costs(count, workload.light_s * machine.scale, workload.heavy_s * machine.scale, hits, STAGES)
@@ -230,7 +239,8 @@ class Bench:
 
     def workload(self, workload: Workload) -> dict:
         machine = machine_of(workload, self.args)
-        cases = {drawn: case_of(workload, machine, self.args.periods, drawn) for drawn in (True, False)}
+        least = Least(self.args.periods, self.args.seconds)
+        cases = {drawn: case_of(workload, machine, least, drawn) for drawn in (True, False)}
         rounds: dict[str, list[dict]] = {}
         for _ in range(self.args.rounds):
             for name in self.contenders():
@@ -295,6 +305,7 @@ def main() -> int:
     parser.add_argument("--torch-python", help="one with torch 2.6 or later; without it PyTorch is only simulated")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--periods", type=int, default=8, help="of runs, at least")
+    parser.add_argument("--seconds", type=float, default=3.0, help="that an epoch takes at its best, at least")
     parser.add_argument("--scale", type=float, default=0.1, help="of all times that are slept")
     parser.add_argument("--burn-scale", type=float, default=0.5, help="of all times that are burnt, beyond the tenth")
     parser.add_argument("--only", nargs="*", default=[], help="workloads whose names have all of these: 'runs of 16'")
@@ -305,7 +316,9 @@ def main() -> int:
     workloads = all_workloads(args)
     if not workloads:
         sys.exit("no workload has all of: %s" % ", ".join(args.only))
-    most = max(papers.between_runs(one.samples(args.periods), one.share, one.runs).stop for one in workloads)
+    least = Least(args.periods, args.seconds)
+    counts = {one: one.samples(least, machine_of(one, args)) for one in workloads}
+    most = max(papers.between_runs(count, one.share, one.runs).stop for one, count in counts.items())
     with tempfile.TemporaryDirectory() as folder:
         bench = Bench(args, make_pictures(os.path.join(folder, "pictures"), most))
         results = {one.name: bench.workload(one) for one in workloads}

@@ -125,12 +125,11 @@ class Simulation:
             self.look()
 
     def look(self) -> None:
-        """The consumer wants a batch, or looks again."""
-        if not self.ready:
+        """A consumer that waits takes a batch if there is one."""
+        if not self.ready or self.waiting_since is None:
             return
-        since = self.now if self.waiting_since is None else self.waiting_since
+        self.waits.append(self.now - self.waiting_since)
         self.waiting_since = None
-        self.waits.append(self.now - since)
         size = self.ready.popleft()
         self.taken += size
         self.last_end = self.now + self.setup.step_s
