@@ -183,10 +183,18 @@ def spec_of(case: Case, data: str, schedule: str, drawn: bool) -> dict:
             "burns": machine.burns, "hits": "".join("01"[hit] for hit in case.hits)}
 
 
-def run_one(python: str, kind: str, spec: dict, env: dict[str, str]) -> dict | None:
+class Stuck(Exception):
+    """A run that did not end."""
+
+
+def run_one(python: str, kind: str, spec: dict, env: dict[str, str], limit_s: float) -> dict | None:
     """None where the build has no such schedule."""
     command = [python, os.path.join(common.ROOT, "bench", "lanes_run.py"), kind, json.dumps(spec)]
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env, check=False)
+    try:
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env, check=False,
+                              timeout=limit_s)
+    except subprocess.TimeoutExpired:
+        raise Stuck from None
     if done.returncode == lanes_run.ABSENT:
         return None
     if done.returncode != 0 or not done.stdout.strip():
@@ -209,6 +217,7 @@ class Bench:
         self.env = {**os.environ, "PYTHONPATH": os.path.join(args.build, "python"), "LD_LIBRARY_PATH": args.build,
                     "PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1"}
         self.absent: set[str] = set()
+        self.stuck: list[dict] = []
 
     def contenders(self) -> list[str]:
         named = [*ENGINE, *(TORCH if self.args.torch_python else ())]
@@ -217,11 +226,17 @@ class Bench:
     def real(self, name: str, cases: dict[bool, Case]) -> dict | None:
         if name in TORCH:
             spec = {**spec_of(cases[False], self.data, name, False), "in_order": TORCH[name]}
-            found, case = run_one(self.args.torch_python, "torch", spec, self.env), cases[False]
+            python, kind, case = self.args.torch_python, "torch", cases[False]
         else:
             schedule, drawn = ENGINE[name]
-            case = cases[drawn]
-            found = run_one(self.args.python, "penstock", spec_of(case, self.data, schedule, drawn), self.env)
+            python, kind, case = self.args.python, "penstock", cases[drawn]
+            spec = spec_of(case, self.data, schedule, drawn)
+        try:
+            found = run_one(python, kind, spec, self.env, 60 + 10 * case.bound_s)
+        except Stuck:
+            print("STUCK: %s, %s" % (name, spec["pipeline"]), flush=True)
+            self.stuck.append({"contender": name, "spec": spec})
+            return None
         if found is None:
             print("(this build has no schedule %s: left out)" % name)
             self.absent.add(name)
@@ -324,10 +339,12 @@ def main() -> int:
         results = {one.name: bench.workload(one) for one in workloads}
     print()
     verdicts = judge(results)
+    verdicts.append(verdict("runs that did not end", len(bench.stuck), not bench.stuck))
     if args.out:
         common.write_json(args.out, {"machine": common.machine(), "rounds": args.rounds, "scale": args.scale,
                                      "burn_scale": args.burn_scale, "asks": ASKS, "reorder_window": WINDOW,
-                                     "workloads": results, "verdicts": verdicts})
+                                     "workloads": results, "verdicts": verdicts,
+                                     "stuck": bench.stuck})
     return 0 if all(one["met"] for one in verdicts) else 1
 
 
