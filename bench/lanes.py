@@ -172,7 +172,7 @@ def make_pictures(folder: str, count: int) -> str:
     return folder
 
 
-def spec_of(case: Case, data: str, schedule: str, drawn: bool) -> dict:
+def spec_of(case: Case, data: str, schedule: str, drawn: bool, overlap: bool) -> dict:
     """What bench/lanes_run.py is told."""
     workload, machine = case.workload, case.machine
     return {"data": data, "pipeline": pipeline_of(workload, machine, drawn), "batch": workload.batch,
@@ -180,7 +180,7 @@ def spec_of(case: Case, data: str, schedule: str, drawn: bool) -> dict:
             "workers": machine.workers, "first": case.numbers.start, "samples": len(case.costs),
             "step_s": case.setup.step_s, "window": WINDOW, "schedule": schedule, "without": [] if drawn else ["past"],
             "light_s": workload.light_s * machine.scale, "heavy_s": workload.heavy_s * machine.scale, "stages": STAGES,
-            "burns": machine.burns, "hits": "".join("01"[hit] for hit in case.hits)}
+            "epochs": 0 if overlap else 1, "burns": machine.burns, "hits": "".join("01"[hit] for hit in case.hits)}
 
 
 class Stuck(Exception):
@@ -225,12 +225,12 @@ class Bench:
 
     def real(self, name: str, cases: dict[bool, Case]) -> dict | None:
         if name in TORCH:
-            spec = {**spec_of(cases[False], self.data, name, False), "in_order": TORCH[name]}
+            spec = {**spec_of(cases[False], self.data, name, False, False), "in_order": TORCH[name]}
             python, kind, case = self.args.torch_python, "torch", cases[False]
         else:
             schedule, drawn = ENGINE[name]
             python, kind, case = self.args.python, "penstock", cases[drawn]
-            spec = spec_of(case, self.data, schedule, drawn)
+            spec = spec_of(case, self.data, schedule, drawn, self.args.overlap)
         try:
             found = run_one(python, kind, spec, self.env, 60 + 10 * case.bound_s)
         except Stuck:
@@ -324,6 +324,7 @@ def main() -> int:
     parser.add_argument("--scale", type=float, default=0.1, help="of all times that are slept")
     parser.add_argument("--burn-scale", type=float, default=0.5, help="of all times that are burnt, beyond the tenth")
     parser.add_argument("--only", nargs="*", default=[], help="workloads whose names have all of these: 'runs of 16'")
+    parser.add_argument("--overlap", action="store_true", help="Penstock goes on to the next epoch while this one ends")
     parser.add_argument("--quick", action="store_true", help="one workload: sleep, 3 s, runs of 16, batch 4")
     parser.add_argument("--out")
     args = parser.parse_args()
