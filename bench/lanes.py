@@ -9,8 +9,8 @@ Workloads: every sample takes a light step of 50 ms, a fifth of them a heavy one
 are spread evenly, at random, or come in runs of 16 and 48. The op `delay` makes both, in Penstock's pipelines;
 PyTorch's dataset and the simulated schedulers (bench/paper_schedulers.py) get the same costs for the same samples.
 `sleep`: 12 workers, times by --scale. `burn`: as many workers as cores, a tenth of the times, and these by
---burn-scale. `share`: heavy steps of 3 s for 0 to 100 % of the samples, in runs of 3, sleeping. Samples come in order of
-their numbers, so that runs stay runs, from half way between two runs on. An epoch has at least 8 runs and --seconds.
+--burn-scale. `share`: heavy steps of 3 s for 0 to 100 % of the samples, in runs of 3, sleeping. Samples come in order
+of their numbers, so that runs stay runs, from half way between two runs on. An epoch has at least 8 runs and --seconds.
 
 All may have the same bytes ready: 8 batches of 4, or 2 of 24 (48 samples instead of 32: one batch would leave nothing
 to overlap). PyTorch cannot have fewer than a batch a worker: prefetch_factor is 2, its default, or more where that is

@@ -70,7 +70,8 @@ def run_penstock(spec):
     with penstock.Engine(workers=spec["workers"], memory=256 << 20, cache=0) as engine:
         begin = time.perf_counter()
         with penstock.Loader(data, spec["pipeline"], spec["batch"], sampler=numbers, engine=engine,
-                             ready_depth=spec["depth"], reorder_window=spec["window"], epochs=spec["epochs"], **options) as loader:
+                             ready_depth=spec["depth"], reorder_window=spec["window"], epochs=spec["epochs"],
+                             **options) as loader:
             found = consume(iter(loader), lambda batch: batch.ids.tolist(), spec, begin)
             stats = loader.stats()
     return {**found, "stats": {name: value for name, value in stats.items() if isinstance(value, (int, float))}}
