@@ -10,7 +10,8 @@ are spread evenly, at random, or come in runs of 16 and 48. The op `delay` makes
 PyTorch's dataset and the simulated schedulers (bench/paper_schedulers.py) get the same costs for the same samples.
 `sleep`: 12 workers, times by --scale. `burn`: as many workers as cores, a tenth of the times, and these by
 --burn-scale. `share`: heavy steps of 3 s for 0 to 100 % of the samples, in runs of 3, sleeping. Samples come in order
-of their numbers, so that runs stay runs, from half way between two runs on. An epoch has at least 8 runs and --seconds.
+of their numbers, so that runs stay runs, from half way between two runs on. An epoch is long enough for --periods,
+--seconds and --batches.
 
 All may have the same bytes ready: 8 batches of 4, or 2 of 24 (48 samples instead of 32: one batch would leave nothing
 to overlap). PyTorch cannot have fewer than a batch a worker: prefetch_factor is 2, its default, or more where that is
@@ -20,7 +21,8 @@ workers can supply.
 Columns: seconds against the bound (bound() in paper_schedulers.py), the share of the time that the consumer worked,
 and the 99th percentile of its waits after the first. `drawn` lets a schedule know heavy samples ahead; `hidden` does
 not: the op decides while it runs, in 10 stages, and the samples' own past is not used. Contenders take turns within a
-round; medians over rounds are told. Each run is a process of its own.
+round; medians over rounds are told. Each run is a process of its own. At the default scales a round of everything takes
+about 80 minutes on two cores, three quarters of that for `burn`.
 """
 from __future__ import annotations
 
@@ -72,7 +74,8 @@ class Workload:
         """Whole periods of runs and whole batches, and enough of them."""
         period = int(self.runs / self.share + 0.5) if self.runs > 1 and self.share else 80
         mean_s = (self.light_s + self.share * self.heavy_s) * machine.scale
-        periods = max(least.periods, int(least.seconds * machine.workers * ASKS / mean_s / period) + 1)
+        count = max(least.batches * self.batch, least.seconds * machine.workers * ASKS / mean_s)
+        periods = max(least.periods, int(count / period) + 1)
         return -(-periods * period // self.batch) * self.batch
 
 
@@ -82,6 +85,7 @@ class Least:
 
     periods: int
     seconds: float
+    batches: int
 
 
 @dataclass(frozen=True)
@@ -254,7 +258,7 @@ class Bench:
 
     def workload(self, workload: Workload) -> dict:
         machine = machine_of(workload, self.args)
-        least = Least(self.args.periods, self.args.seconds)
+        least = Least(self.args.periods, self.args.seconds, self.args.batches)
         cases = {drawn: case_of(workload, machine, least, drawn) for drawn in (True, False)}
         rounds: dict[str, list[dict]] = {}
         for _ in range(self.args.rounds):
@@ -321,6 +325,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--periods", type=int, default=8, help="of runs, at least")
     parser.add_argument("--seconds", type=float, default=3.0, help="that an epoch takes at its best, at least")
+    parser.add_argument("--batches", type=int, default=80, help="of an epoch, at least")
     parser.add_argument("--scale", type=float, default=0.1, help="of all times that are slept")
     parser.add_argument("--burn-scale", type=float, default=0.5, help="of all times that are burnt, beyond the tenth")
     parser.add_argument("--only", nargs="*", default=[], help="workloads whose names have all of these: 'runs of 16'")
@@ -332,7 +337,7 @@ def main() -> int:
     workloads = all_workloads(args)
     if not workloads:
         sys.exit("no workload has all of: %s" % ", ".join(args.only))
-    least = Least(args.periods, args.seconds)
+    least = Least(args.periods, args.seconds, args.batches)
     counts = {one: one.samples(least, machine_of(one, args)) for one in workloads}
     most = max(papers.between_runs(count, one.share, one.runs).stop for one, count in counts.items())
     with tempfile.TemporaryDirectory() as folder:
