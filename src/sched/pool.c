@@ -197,59 +197,6 @@ void pool_pump_locked(psti_pool *pool)
         pthread_cond_broadcast(&pool->work);
 }
 
-static task *take_runnable_locked(psti_feed *feed)
-{
-    task *t = feed->runnable;
-    if (t)
-        feed->runnable = t->next;
-    return t;
-}
-
-/* What a worker looks for, in this order: see lane_turn; a task that is runnable; the next sample,
- * to be read on the spot. */
-typedef enum look { LOOK_ENDS, LOOK_SLOW_FIRST, LOOK_RUNNABLE, LOOK_NEXT, LOOK_SLOW, LOOKS } look;
-
-static task *take_of_locked(psti_feed *feed, look at, worker *w)
-{
-    switch (at) {
-    case LOOK_ENDS:
-        return lane_take_locked(feed, LANE_ENDS);
-    case LOOK_SLOW_FIRST:
-        return lane_take_locked(feed, LANE_FIRST);
-    case LOOK_RUNNABLE:
-        return take_runnable_locked(feed);
-    case LOOK_NEXT:
-        return feed->fetches ? NULL : task_aim_locked(feed, w);
-    default:
-        return lane_take_locked(feed, LANE_LAST);
-    }
-}
-
-/* A task of the feed whose turn it is. */
-static task *take_turn_locked(psti_pool *pool, look at, worker *w)
-{
-    psti_feed *feed = pool->turn ? pool->turn : pool->feeds;
-    for (psti_feed *first = feed; feed;) {
-        psti_feed *after = feed->next ? feed->next : pool->feeds;
-        task *t = take_of_locked(feed, at, w);
-        if (t) {
-            pool->turn = after;
-            return t;
-        }
-        feed = after == first ? NULL : after;
-    }
-    return NULL;
-}
-
-static task *take_locked(psti_pool *pool, worker *w)
-{
-    task *t = NULL;
-    for (look at = LOOK_ENDS; !t && at < LOOKS; at++)
-        if (pool->parked || at == LOOK_RUNNABLE || at == LOOK_NEXT)
-            t = take_turn_locked(pool, at, w);
-    return t;
-}
-
 static void *work_loop(void *arg)
 {
     worker *w = arg;
@@ -259,7 +206,7 @@ static void *work_loop(void *arg)
         if (task_make_epoch_locked(pool))
             continue;
         send_ahead_locked(pool);
-        task *t = take_locked(pool, w);
+        task *t = turn_take_locked(pool, w);
         if (!t && task_make_epoch_locked(pool)) /* this very look may have asked for one */
             continue;
         if (!t) {
@@ -270,9 +217,13 @@ static void *work_loop(void *arg)
             pool->starved_ns += since ? psti_now_ns() - since : 0;
             continue;
         }
+        psti_feed *feed = t->feed;
+        const uint64_t since = pool->feeds->next ? psti_now_ns() : 0;
         pthread_mutex_unlock(&pool->lock);
         const bool ended = task_run(w, t);
         pthread_mutex_lock(&pool->lock);
+        if (since)
+            turn_used_locked(pool, feed, psti_now_ns() - since);
         if (ended)
             task_done_locked(t);
     }

@@ -326,6 +326,7 @@ struct psti_feed {
      * for; under way. */
     bool epoch_wanted, epoch_making;
     int64_t inflight;
+    uint64_t used_ns; /* of workers' time; counted with the first of a job's ranks */
     uint64_t refused; /* the last of pool->ahead_rounds in which nothing of it could be sent */
     pst_error error;
 
@@ -411,7 +412,8 @@ struct psti_pool {
     double read_s;   /* per byte */
     double io_price; /* of a second of reading, of one second of work; 0..1 */
     psti_feed *feeds;
-    psti_feed *turn; /* whose task is taken next */
+    psti_feed *turn;  /* whose task is taken next */
+    uint64_t used_ns; /* of workers' time, by the job that was served last; see turn.c */
     task *tasks, *free_tasks;
     int task_count, inflight;
     int aim_max;       /* tasks that may be under way beside those in slow lanes */
@@ -510,6 +512,11 @@ void window_done_locked(psti_feed *feed, uint64_t start); /* it is delivered, or
 bool window_has_room_locked(const psti_feed *feed);       /* another may start */
 /* Whether it may have been overtaken by such a part of R. */
 bool window_passed_locked(const psti_feed *feed, uint64_t start, double part);
+
+/* turn.c: whose turn it is */
+task *turn_take_locked(psti_pool *pool, worker *w);
+void turn_used_locked(psti_pool *pool, psti_feed *feed, uint64_t ns);
+void turn_join_locked(psti_feed *feed);
 
 /* lane.c: slow samples leave the fast lane */
 enum { LANE_PARKED = 2 };
