@@ -6,13 +6,13 @@ from __future__ import annotations
 import inspect
 import warnings
 import weakref
-from typing import Any, Callable, Iterator, Mapping
+from typing import Any, Callable, Iterable, Iterator, Mapping
 
 import torch
 import torch.utils.data
 from torch.utils.data._utils import pin_memory as _pin
 
-from .._options import on_error_options
+from .._options import on_error_options, without_bits
 from .._penstock import Engine, PipelineError, SettingError
 from .._sizes import as_bytes, cache_bytes
 from . import _accelerate, _explain, _plan, _samplers, _state
@@ -37,6 +37,7 @@ class DataLoader(_Base):
     rank, world: this process's share of the batches; without them, and without a DistributedSampler, every process
     gets the whole dataset, as with torch.
     native: "auto", False (never lower anything) or True (an error where the whole cannot be native).
+    without: parts of the schedule that are left out, such as "lanes": slow samples are then not put aside.
 
     num_workers is an upper bound for the native path's threads. in_order=False delivers what is ready first.
     """
@@ -70,6 +71,7 @@ class DataLoader(_Base):
         rank: int | None = None,
         world: int | None = None,
         native: bool | str = "auto",
+        without: Iterable[str] = (),
     ) -> None:
         if native not in ("auto", True, False):
             raise ValueError(f"native should be 'auto', True or False, but got native={native!r}")
@@ -103,6 +105,8 @@ class DataLoader(_Base):
             **{name: value for name, value in given.items() if name in _KNOWN},
         )
         on_error_options(on_error)
+        self.without = (without,) if isinstance(without, str) else tuple(without)
+        without_bits(self.without)
         self.cache, self.memory = cache_bytes(cache), as_bytes(memory, "memory")
         self.seed, self.on_error = seed, on_error
         self.engine, self.device, self.rank, self.world, self.native = engine, device, rank, world, native

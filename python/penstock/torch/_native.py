@@ -17,7 +17,7 @@ import torch
 from torch.utils.data._utils.collate import default_collate
 
 from .. import _penstock
-from .._options import on_error_options
+from .._options import on_error_options, without_bits
 from . import _engines, _gpu, _position
 from ._collate import Collate
 from ._datasets import Flat, pick
@@ -148,6 +148,7 @@ class NativeEpoch:
             sampler="given",
             ids=ids.astype(numpy.int64, copy=False),
             raw_finish=self.device is not None,
+            without=without_bits(loader.without),
             **(self.policy if not self.skips else {**self.policy, "on_error": "raise", "skip": 0}),
         )
 

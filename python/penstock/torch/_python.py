@@ -36,6 +36,7 @@ def map_runner(loader: Any, base_seed: int, prepare: Callable[[Any], Any] | None
         prepare=prepare,
         auto_collation=loader._auto_collation,
         regroup=regroup,
+        lanes="lanes" not in loader.without,
         **common(loader, base_seed),
     )
 

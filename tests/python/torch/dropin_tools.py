@@ -2,6 +2,7 @@
 """What the tests of penstock.torch share: recipes, and comparing a loader with torch's on the same arguments."""
 
 import random
+import time
 
 import numpy
 import PIL
@@ -10,6 +11,7 @@ import torch.utils.data
 from torchvision import datasets, transforms
 
 import penstock.torch
+from penstock.torch._workers import _tasks
 
 # What is partly lowered begins natively in Python workers, in builds that can do single samples.
 PARTLY = "prefix" if hasattr(penstock._penstock, "Prep") else "python"
@@ -50,6 +52,14 @@ def seed_all(seed: int) -> None:
     torch.manual_seed(seed)
     random.seed(seed)
     numpy.random.seed(seed)
+
+
+def until_full(runner) -> None:
+    """Waits until as much is ready as may be, which is what lanes count as slack."""
+    words, deadline = runner._arena.words, time.monotonic() + 60
+    while (words[_tasks.FILLED] & ((1 << _tasks.FILLED_BITS) - 1)) - words[_tasks.TAKEN] < words[_tasks.ROOM]:
+        assert words[_tasks.MORE] and time.monotonic() < deadline
+        time.sleep(0.001)
 
 
 def run(kind, make, epochs: int = 2, seed: int = 5):

@@ -2,12 +2,13 @@
 """The Python paths under the loader: a native prefix, workers that persist, iterables, ready order, state."""
 
 import pickle
+import time
 
 import numpy
 import pytest
 import torch
 import torch.utils.data
-from dropin_tools import PARTLY, assert_equal_runs, assert_same, folder, run, seed_all
+from dropin_tools import PARTLY, assert_equal_runs, assert_same, folder, run, seed_all, until_full
 from torchvision import transforms
 
 from penstock.torch import DataLoader
@@ -43,6 +44,40 @@ def test_what_is_left_gets_what_it_expects(photos, transform, workers):
     subset = torch.utils.data.Subset(dataset, range(3, 40))
     loader = assert_equal_runs(lambda kind: kind(subset, 8, True, num_workers=workers), path=PARTLY)
     assert "resize(18)" in loader.explain()
+
+
+def brightness(image):
+    return numpy.asarray(image).mean()
+
+
+def waits_if_bright(image):
+    time.sleep(0.03 if brightness(image) > 128 else 0.0002)
+    return image
+
+
+@pytest.mark.parametrize("native", ["auto", False])
+def test_a_sample_that_was_put_aside_is_the_same(photos, native):
+    """Slow ones in a run, put aside between torchvision's transforms, on both ways through workers."""
+    slow_part = [waits_if_bright] * 4 + [transforms.RandomVerticalFlip(), transforms.ColorJitter(0.4)]
+    dataset = folder(photos, steps(transforms.RandomHorizontalFlip(), *slow_part, transforms.ToTensor()))
+    bright = [brightness(steps()(dataset.loader(path))) for path, _ in dataset.samples]
+    fast, slow = [at for at in range(60) if bright[at] < 120], [at for at in range(60) if bright[at] > 136]
+    assert fast and slow
+    order = (fast * 100)[:96] + (slow * 12)[:12] + (fast * 100)[:80]
+    runs = []
+    for without in ((), "lanes"):
+        options = {"sampler": order, "num_workers": 2, "in_order": False, "seed": 3, "without": without}
+        loader, rows = DataLoader(dataset, 4, native=native, **options), []
+        for x, _ in loader:
+            rows += x
+            if not without and len(rows) == 80:
+                until_full(loader._running().runner)
+            time.sleep(0.01)
+        assert loader.stats()["path"] == ("python" if native is False else PARTLY)
+        assert (loader.stats()["slow_parked"] > 0) == (not without)
+        assert sorted(loader._progress.ready.done) == list(range(len(order)))
+        runs.append(torch.stack([row for _, row in sorted(zip(loader._progress.ready.done, rows), key=lambda p: p[0])]))
+    assert torch.equal(*runs)
 
 
 def test_a_prefix_that_draws_follows_the_seed_and_not_the_workers(photos):

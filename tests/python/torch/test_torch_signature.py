@@ -10,7 +10,7 @@ from dropin_tools import folder
 
 from penstock.torch import DataLoader
 
-OURS = {"seed", "on_error", "cache", "memory", "engine", "device", "rank", "world", "native"}
+OURS = {"seed", "on_error", "cache", "memory", "engine", "device", "rank", "world", "native", "without"}
 
 
 def test_every_argument_of_torch_has_its_place():

@@ -16,6 +16,7 @@ from ..._penstock import atomic_add, atomic_swap_if
 from . import _codec, _layout, _tasks
 from ._collate import is_default
 from ._errors import packed, traceback_note
+from ._lanes import Dropped, Lane, Sample, open_lane
 from ._layout import Layout, Unfit
 from ._process import Setup, Worker
 from ._seed import seed_sample, seeds
@@ -41,19 +42,28 @@ class MapWorker(Worker):
         self.tasks: dict[int, Task] = {}
         self.layouts: dict[Any, Layout] = {}
         self.layouts_at: dict[int, Layout] = {}
+        self.lane: Lane | None = None
 
     def run(self) -> None:
         """Until the trainer says stop or the pipe ends. One token at a time: what a worker has taken nobody else can
         do, and it may meet a slow sample first."""
         words, busy = self.words, self.counters + _tasks.BUSY_NS
+        self.lane = lane = open_lane(self)
         while True:
-            data = os.read(self.input, TOKEN.size)
-            if not data or words[STOP]:
+            token = lane.token() if lane is not None else None
+            if token is None:
+                data = os.read(self.input, TOKEN.size)
+                if not data:
+                    return
+                (token,) = TOKEN.unpack(data)
+            if words[STOP]:
                 return
             began = time.perf_counter_ns()
-            (token,) = TOKEN.unpack(data)
-            self._do(token >> 24 << 6, token & WHOLE)
+            self.do(token)
             words[busy] += time.perf_counter_ns() - began
+
+    def do(self, token: int) -> None:
+        self._do(token >> 24 << 6, token & WHOLE)
 
     def _do(self, offset: int, number: int) -> None:
         words = self.words
@@ -88,12 +98,31 @@ class MapWorker(Worker):
         if mode == NEVER_SPREAD or (mode == TOGETHER and not self.direct):
             how = AGAIN
         else:
+            if self.lane is not None:
+                self._one_in_lane(self.lane, task, number)
+                return
             how = 0
             try:
                 sample = self._made(task, position, index)
             except _Failed as failed:
                 how, error = FAILED, failed.args[0]
         self._settle(task, number, how, sample, error)
+
+    def _one_in_lane(self, lane: Lane, task: Task, number: int) -> None:
+        """The same for a sample that may be put aside, which makes this worker do other tokens meanwhile."""
+        how, made, error = 0, None, None
+        sample = lane.begin(task, task.position + number)
+        try:
+            made = self._made(task, task.position + number, task.indices[number], sample)
+        except _Failed as failed:
+            how, error = FAILED, failed.args[0]
+        except Dropped:
+            lane.placed(sample)
+            return
+        finally:
+            lane.made(sample)
+        self._settle(task, number, how, made, error)
+        lane.placed(sample)
 
     def _settle(self, task: Task, number: int, how: int, sample: Any, error: bytes | None) -> None:
         """Puts a sample, or what it raised, where it belongs. how: 0, FAILED or AGAIN."""
@@ -114,15 +143,20 @@ class MapWorker(Worker):
             atomic_add(self.words, source.w + UNPLACED, -1)
         self._count_down(task)
 
-    def _made(self, task: Task, position: int, index: Any) -> Any:
+    def _made(self, task: Task, position: int, index: Any, in_lane: Sample | None = None) -> Any:
         """The sample, from the dataset. _Failed where it raised."""
         seed_sample(task.seed, position, index)
         began = time.perf_counter_ns()
+        lane, away = self.lane, self.lane.away_ns if self.lane is not None else 0
         try:
             sample = self.get(index)
         except Exception as error:
             raise _Failed(self._packed(error, f"sample index {traceback_note(index, position)}")) from None
-        self.balance.add(time.perf_counter_ns() - began)
+        spent = time.perf_counter_ns() - began
+        if lane is not None and in_lane is not None:
+            lane.learn(in_lane)
+            spent -= lane.away_ns - away
+        self.balance.add(spent)
         return sample
 
     def _packed(self, error: BaseException, what: str) -> bytes:

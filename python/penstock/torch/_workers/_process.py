@@ -59,6 +59,8 @@ class Setup:
     get: Callable[[Any], Any] | None = None
     has_items: bool = False
     regroup: bool = False
+    lanes: bool = False
+    costs: int = 0  # the first word of the histogram of what samples take
     batch_size: int | None = None
     drop_last: bool = False
     is_pipe: bool = False  # a torch IterDataPipe, seeded from the shared seed

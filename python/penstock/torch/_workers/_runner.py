@@ -11,7 +11,7 @@ from collections import deque
 from typing import Any, Callable, Iterator
 
 from ..._penstock import atomic_add
-from . import _codec, _layout, _tasks
+from . import _codec, _costs, _lanes, _layout, _tasks
 from ._arena import Arena, Region
 from ._collate import is_default
 from ._errors import traceback_note, unpacked
@@ -57,6 +57,7 @@ class MapRunner:
     in_order: True: batches in the order of `batches`. False: whichever is complete first.
     regroup: with in_order=False, samples go into batches in the order of their completion, at most `window` batches
         from where they belong; for batches of one size (the last may be shorter), not for a user's batch_sampler.
+    lanes: with regroup, slow samples may be put aside between two transforms of a `Compose`.
     pin_memory: True or a device name: tensors come out in page-locked memory where there is CUDA.
     prepare: used instead of dataset.__getitem__: prepare(index) -> sample; with `read`, prepare(read(index)).
     """
@@ -81,6 +82,7 @@ class MapRunner:
         auto_collation: bool = True,
         regroup: bool = False,
         window: int | None = None,
+        lanes: bool = True,
     ) -> None:
         self.dataset = dataset
         self.num_workers = num_workers
@@ -98,6 +100,7 @@ class MapRunner:
         self._has_items = auto_collation and self._get is None and bool(getattr(dataset, "__getitems__", None))
         self._regroup = regroup and not in_order and auto_collation and not self._has_items
         self._window = window
+        self._lanes = self._regroup and lanes
         self._mode = _tasks.SPREAD if is_default(collate_fn) else _tasks.TOGETHER  # that workers begin with
         self._pool: Pool | None = None
         self._batches: Iterator[Any] | None = None
@@ -135,23 +138,28 @@ class MapRunner:
         assert self._pool is not None
         self._pool.words[_tasks.FILLED] = self._epoch << _tasks.FILLED_BITS
         self._pool.words[_tasks.EPOCH] = self._epoch
+        self._pool.words[_tasks.TAKEN] = 0
+        self._slow_before = self._slow()
         self._busy_before = self._busy()
         self._fill()
 
     def _start(self) -> None:
         self._limbo.clear()
-        self._ring = self._depth + 1
-        words = _tasks.RING + self._ring + self.num_workers * _tasks.COUNTERS
-        arena = Arena(self.num_workers + 1, words * 8)
+        self._most = self._depth + (_lanes.LEVELS * self.num_workers if self._lanes else 0)  # batches under way
+        self._ring = self._most + 1
+        costs = _tasks.RING + self._ring + self.num_workers * _tasks.COUNTERS
+        arena = Arena(self.num_workers + 1, (costs + (_costs.BUCKETS if self._lanes else 0)) * 8)
         setup = Setup(
             arena=arena, tasks=[], results=Descriptor(-1), num_workers=self.num_workers, dataset=self.dataset,
             collate_fn=self._collate_fn, worker_init_fn=self._worker_init_fn, base_seed=self._base_seed,
             ring=self._ring, get=self._get, has_items=self._has_items, regroup=self._regroup,
+            lanes=self._lanes, costs=costs,
         )  # fmt: skip
         self._arena, self._region = arena, Region(arena, 0)
         self._layouts: dict[int, Layout] = {}
         self._hint: tuple[int, Layout] | None = None
         arena.words[_tasks.MODE] = self._mode
+        self._pace = _lanes.Pace(arena.words)
         self._pool = Pool(MapWorker, setup, 1, self._context)
 
     def _abandon(self) -> None:
@@ -221,13 +229,24 @@ class MapRunner:
         """Sends batches until the look-ahead is full or there are no more."""
         if self._limbo:
             self._sweep_limbo()
-        while self._batches is not None and len(self._flying) < self._depth and self._may_send():
+        words, may = self._arena.words, True
+        words[_tasks.MORE] = words[_tasks.NUDGED] = 0
+        while self._batches is not None and len(self._flying) < self._look_ahead() and (may := self._may_send()):
             try:
                 indices = next(self._batches)
             except StopIteration:
                 self._batches = None
                 return
             self._send(indices)
+        words[_tasks.MORE] = self._batches is not None and may
+
+    def _look_ahead(self) -> int:
+        """Batches that may be under way. Places that samples wait for which were put aside come on top: otherwise there
+        would be nothing else to do."""
+        if not self._lanes:
+            return self._depth
+        words = self._arena.words
+        return min(self._depth + words[_tasks.ASIDE] // max(words[_tasks.BATCH_SIZE], 1), self._most)
 
     def _may_send(self) -> bool:
         """Regrouping: not so far that a slow sample falls behind by more than the window."""
@@ -236,8 +255,10 @@ class MapRunner:
         words, inputs = self._arena.words, self._inputs
         while inputs and (inputs[0].freed or not words[(inputs[0].offset >> 3) + _tasks.UNPLACED]):
             inputs.popleft()
-        window = self._window or max(_WINDOW_BATCHES, -(-_WINDOW_SAMPLES // max(self._batch_size, 1)))
-        return not inputs or self._number - inputs[0].number < window
+        return not inputs or self._number - inputs[0].number < self._window_batches()
+
+    def _window_batches(self) -> int:
+        return self._window or max(_WINDOW_BATCHES, -(-_WINDOW_SAMPLES // max(self._batch_size, 1)))
 
     def _send(self, indices: Any) -> None:
         assert self._pool is not None
@@ -276,7 +297,9 @@ class MapRunner:
 
     def _check_size(self, count: int) -> None:
         if not self._number:
-            self._batch_size = self._arena.words[_tasks.BATCH_SIZE] = count
+            words = self._arena.words
+            self._batch_size = words[_tasks.BATCH_SIZE] = count
+            words[_tasks.ROOM], words[_tasks.WINDOW] = self._depth * count, self._window_batches() * count
             self._short = False
         if self._short or count > self._batch_size:
             raise ValueError("samples can only be regrouped into batches of one size (the last may be shorter)")
@@ -335,6 +358,8 @@ class MapRunner:
                 raise RuntimeError(f"DataLoader timed out after {self._timeout} seconds")
             for offset, serial in records:
                 self._note_done(offset, serial)
+            if self._arena.words[_tasks.NUDGED]:
+                self._fill()
         return self._queue.popleft()
 
     def _note_done(self, offset: int, serial: int) -> None:
@@ -348,6 +373,7 @@ class MapRunner:
         """The epoch is over."""
         self._batches = None
         self._busy_after = self._busy()
+        self._slow_after, self._not_parked = self._slow(), self._why_not_parked()
         if not self.persistent:
             self._mode = self._arena.words[_tasks.MODE]
             self.shutdown()
@@ -358,6 +384,8 @@ class MapRunner:
         self._delivered = self._positions(batch) if self._regroup else batch.number
         self._batches_taken += 1
         self._samples_taken += batch.count
+        if self._lanes:
+            self._pace.taken(batch.count)
         hinted = words[w + _tasks.STATE] == _tasks.HINTED and result in (_tasks.DIRECT, _tasks.DIRECT_TEXT)
         try:
             if result == _tasks.ERROR:
@@ -455,6 +483,8 @@ class MapRunner:
         self._waited, self._batches_taken, self._samples_taken = 0.0, 0, 0
         self._busy_before: list[int] = [0] * self.num_workers
         self._busy_after: list[int] | None = None
+        self._slow_before, self._not_parked = [0, 0], ""
+        self._slow_after: list[int] | None = None
         self._began = time.perf_counter()
 
     def _busy(self) -> list[int]:
@@ -462,18 +492,37 @@ class MapRunner:
             return [0] * self.num_workers
         return [self._pool.counter(number, _tasks.BUSY_NS) for number in range(self.num_workers)]
 
+    def _slow(self) -> list[int]:
+        """Samples that passed the cut-off, and how often one was put aside."""
+        if self._pool is None:
+            return [0, 0]
+        which = (_tasks.SLOW, _tasks.PARKED)
+        return [sum(self._pool.counter(number, each) for number in range(self.num_workers)) for each in which]
+
+    def _why_not_parked(self) -> str:
+        """What about the dataset keeps its samples from being put aside between transforms."""
+        if self._pool is None or self._pool.closed:
+            return self._not_parked
+        places = [self._pool.counter(number, _tasks.WHY) for number in range(self.num_workers)]
+        return next((_codec.fetch(self._arena, at).decode() for at in places if at), "")
+
     def stats(self) -> dict[str, Any]:
-        """Of the running or last epoch: seconds waited, batches, samples, seconds a sample, each worker's busy share."""
+        """Of the running or last epoch: seconds waited, batches, samples, seconds a sample, each worker's busy share,
+        slow samples, how often one was put aside, and what about the dataset forbids that."""
         busy = [
             (now - before) / 1e9 for now, before in zip(self._busy_after or self._busy(), self._busy_before)
         ]
         elapsed = max(time.perf_counter() - self._began, 1e-9)
+        slow = self._slow_after or self._slow()
         return {
             "wait_s": self._waited,
             "batches": self._batches_taken,
             "samples": self._samples_taken,
             "sample_s": sum(busy) / self._samples_taken if self._samples_taken else 0.0,
             "worker_busy": [min(1.0, seconds / elapsed) for seconds in busy],
+            "slow_samples": max(0, slow[0] - self._slow_before[0]),
+            "slow_parked": max(0, slow[1] - self._slow_before[1]),
+            "not_parked": self._why_not_parked(),
         }
 
 

@@ -99,6 +99,17 @@ def seed_sample(epoch_seed: int, position: int, index: Any) -> None:
     chosen.seed(0)
 
 
+def kept() -> tuple[Any, ...]:
+    """The generators as they stand, for `put_back`."""
+    return random.getstate(), numpy.random.get_state(legacy=False), torch.default_generator.get_state()
+
+
+def put_back(state: tuple[Any, ...]) -> None:
+    random.setstate(state[0])
+    numpy.random.set_state(state[1])
+    torch.default_generator.set_state(state[2])
+
+
 def _numpy_bits() -> Any:
     return getattr(getattr(numpy.random.mtrand, "_rand", None), "_bit_generator", None)
 

@@ -24,8 +24,14 @@ from ._arena import Arena, Region
 
 # Words of the control page.
 STOP, EPOCH, FILLED, MODE, BATCH_SIZE, SHARED_SEED = range(6)
-RING = 8  # regrouping: the tasks of the epoch by number, modulo the ring's size; worker's counters follow
-BUSY_NS, SAMPLES, INIT_ERROR, COUNTERS = 0, 1, 2, 8  # words of a worker
+# Lanes. The trainer's: samples handed over in this epoch; how many the consumer takes in 1000 s; samples that may be
+# ready; those that may overtake one; whether tokens come when some are handed over; whether a worker asked for more.
+TAKEN, PACE, ROOM, WINDOW, MORE, NUDGED = range(8, 14)
+# The workers': the position last begun; when there last was slack; the time from which a sample is slow (0: none
+# is); means of a slow sample's steps and of what others take; samples aside, and slow ones being worked at.
+NEWEST, FULL_NS, CUTOFF, SLICE_NS, FAST_NS, ASIDE, SLOW_RUNNING = range(14, 21)
+RING = 24  # regrouping: the tasks of the epoch by number, modulo the ring's size; workers' counters follow, then costs
+BUSY_NS, SAMPLES, INIT_ERROR, SLOW, PARKED, WHY, COUNTERS = 0, 1, 2, 3, 4, 5, 8  # words of a worker
 
 # Words of a task.
 SERIAL, TASK_EPOCH, COUNT, LEFT, STATE, BLOCK, LAYOUT, POSITION, SEED = range(9)
@@ -48,6 +54,7 @@ WHOLE = (1 << 24) - 1  # the sample number in a token that stands for the whole 
 MOST_SAMPLES = WHOLE - 1
 TOKEN = struct.Struct("<q")
 RECORD = struct.Struct("<qq")  # the task's offset and serial; offset 0: worker `serial` could not start
+NUDGE = -1  # the offset in a record that asks for more tokens
 FILLED_BITS = 40  # FILLED is (epoch << 40) + samples placed
 
 

@@ -3,11 +3,12 @@
 
 import collections.abc
 import contextlib
+import time
 
 import numpy
 import torch
 
-from penstock.torch._workers import IterableRunner, MapRunner
+from penstock.torch._workers import IterableRunner, MapRunner, _tasks
 
 
 def runner_for(loader, **options):
@@ -73,3 +74,11 @@ def same(ours, theirs, where="batch"):
             same(*pair, f"{where}[{number}]")
     else:
         assert ours == theirs, where
+
+
+def until_full(runner):
+    """Waits until as much is ready as may be, which is what lanes count as slack."""
+    words, deadline = runner._arena.words, time.monotonic() + 60
+    while (words[_tasks.FILLED] & ((1 << _tasks.FILLED_BITS) - 1)) - words[_tasks.TAKEN] < words[_tasks.ROOM]:
+        assert words[_tasks.MORE] and time.monotonic() < deadline
+        time.sleep(0.001)
