@@ -2,12 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Python datasets in worker processes, beside PyTorch's DataLoader with as many workers.
 
-    PYTHONPATH=build/python bench/python_workers.py [--pairs 10] [--only uniform|stall] [--out FILE]
+    PYTHONPATH=build/python bench/python_workers.py [--pairs 10] [--only uniform|stall|runs] [--out FILE]
 
 uniform: every sample costs the same, default_collate, two workers that live on; seconds and CPU seconds of an epoch that
 is taken as fast as it comes. stall: one sample in five costs ten times the others (asleep, or burning CPU), batches of 4,
 four workers, a consumer whose steps take what 90 % of the supply needs; seconds it waited for batches, after the first few.
 Supply is workers over the mean cost of a sample; where samples burn CPU, cores over it if there are fewer of them.
+runs: one in five is slow (asleep, in ten transforms of a Compose), sixteen of them one after the other; stall is the share of
+the time from the 17th batch to the end in which the consumer waited. torch, and ours with and without lanes, in ready order.
 
 The two run in turns inside one process, each first as often as second, each pair on the same order of samples. A ratio is
 taken within a pair; what counts is the median of at least ten. The rows of in_order=False need torch 2.6 or later.
@@ -34,6 +36,7 @@ UNIFORM = {
 }
 FAST_S, SLOW_S, ONE_IN = 0.003, 0.030, 5
 BATCH, WORKERS, DEMAND, SKIPPED = 4, 4, 0.9, 16  # SKIPPED: batches before the waiting counts
+RUN, STEPS, LIGHT_S, HEAVY_S = 16, 10, 0.005, {"0.1 s": 0.1, "0.3 s": 0.3}
 
 
 class Pixels(Dataset):
@@ -70,6 +73,63 @@ class Uneven(Dataset):
         return torch.full((8,), float(index))
 
 
+class Step:
+    """One of the transforms of a sample (its index), asleep."""
+
+    def __init__(self, heavy_s):
+        self.heavy_s = heavy_s
+
+    def __call__(self, index):
+        time.sleep((LIGHT_S if index % ONE_IN else self.heavy_s) / STEPS)
+        return index
+
+
+class Compose:
+    """As torchvision's."""
+
+    def __init__(self, transforms):
+        self.transforms = transforms
+
+    def __call__(self, x):
+        for transform in self.transforms:
+            x = transform(x)
+        return x
+
+
+class Stepwise(Dataset):
+    """Every fifth sample is slow, in several transforms."""
+
+    def __init__(self, count, heavy_s):
+        self.count, self.transform = count, Compose([Step(heavy_s) for _ in range(STEPS)])
+
+    def __len__(self):
+        return self.count
+
+    def __getitem__(self, index):
+        return torch.full((8,), float(self.transform(index)))
+
+
+class Runs(torch.utils.data.Sampler):
+    """As many fast samples around each run of slow ones, for the seed that the bench sets; the first run is not at once."""
+
+    def __init__(self, count):
+        self.count, self.seed = count, 0
+
+    def __iter__(self):
+        rng, slow = numpy.random.default_rng(self.seed), numpy.arange(0, self.count, ONE_IN)
+        fast = rng.permutation(numpy.setdiff1d(numpy.arange(self.count), slow)).tolist()
+        part = RUN * (ONE_IN - 1)
+        order = []
+        for number in range(len(slow) // RUN):
+            at = int(rng.integers(part // 2, part))
+            mine = fast[number * part : (number + 1) * part]
+            order += mine[:at] + slow[number * RUN : (number + 1) * RUN].tolist() + mine[at:]
+        return iter(order)
+
+    def __len__(self):
+        return self.count
+
+
 class Order(torch.utils.data.Sampler):
     """A permutation for the seed that the bench sets before each epoch."""
 
@@ -102,7 +162,7 @@ def drained(loader):
 
 
 def waited(loader, step_s):
-    """Seconds that a consumer with steps of that length waited."""
+    """Seconds that a consumer with steps of that length waited, and their share."""
     waits, iterator = [], iter(loader)
     while True:
         start = time.perf_counter()
@@ -110,7 +170,10 @@ def waited(loader, step_s):
             break
         waits.append(time.perf_counter() - start)
         time.sleep(step_s)
-    return {"wait": sum(waits[SKIPPED:]), "batches": len(waits)}
+        if len(waits) == SKIPPED:
+            began = time.perf_counter()
+    wait = sum(waits[SKIPPED:])
+    return {"wait": wait, "stall": wait / (time.perf_counter() - began), "batches": len(waits)}
 
 
 def alternated(pairs, ours, theirs, measure, before):
@@ -167,20 +230,41 @@ def stall(args, table):
             del ours, theirs
 
 
+def runs(args, table):
+    """The stall of each loader; a round has all of them on the same order of samples."""
+    for name, heavy_s in HEAVY_S.items():
+        data = Stepwise(int(400 * args.scale) // 80 * 80, heavy_s)
+        step_s = BATCH * (LIGHT_S + (heavy_s - LIGHT_S) / ONE_IN) / WORKERS / DEMAND
+        order = Runs(len(data))
+        options = {"batch_size": BATCH, "num_workers": WORKERS, "persistent_workers": True, "sampler": order,
+                   "in_order": False}
+        loaders = {"lanes": OurLoader(data, **options), "without": OurLoader(data, **options, without="lanes")}
+        if HAS_ORDER:
+            loaders["torch"] = TorchLoader(data, **options)
+        stalls = {who: [] for who in loaders}
+        for number in range(max(args.pairs // 2, 1)):
+            order.seed = number
+            for who in list(loaders)[:: 1 if number % 2 else -1]:
+                stalls[who].append(waited(loaders[who], step_s)["stall"])
+        table["runs of %d, %s" % (RUN, name)] = {who: common.spread(values) for who, values in stalls.items()}
+        print("%-52s %s" % ("runs of %d, slow ones %s: stall" % (RUN, name), ", ".join(
+            "%s %.1f %% (%.1f to %.1f)" % (who, 100 * common.median(values), 100 * min(values), 100 * max(values))
+            for who, values in stalls.items())), flush=True)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--pairs", type=int, default=10)
-    parser.add_argument("--only", choices=("uniform", "stall"))
+    parser.add_argument("--only", choices=("uniform", "stall", "runs"))
     parser.add_argument("--scale", type=float, default=1.0, help="times the number of samples; for trying it out")
     parser.add_argument("--out")
     args = parser.parse_args()
     torch.set_num_threads(1)
     table = {}
     print("%-52s %10s %10s   ratio, median of %d pairs (spread)" % ("", "penstock", "torch", args.pairs))
-    if args.only != "stall":
-        uniform(args, table)
-    if args.only != "uniform":
-        stall(args, table)
+    for part in (uniform, stall, runs):
+        if args.only in (None, part.__name__):
+            part(args, table)
     if args.out:
         common.write_json(args.out, {"machine": common.machine(), "torch": torch.__version__, "pairs": args.pairs,
                                      "load": os.getloadavg()[0], "rows": table})
