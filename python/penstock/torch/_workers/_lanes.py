@@ -26,7 +26,7 @@ import torch
 from ..._penstock import atomic_add, atomic_swap_if
 from . import _codec, _tasks
 from ._costs import Costs
-from ._parts import Parts, Watch, find
+from ._parts import Parts, Watch, find, held_around
 from ._seed import kept, put_back
 from ._tasks import (
     ASIDE, CUTOFF, EPOCH, FAST_NS, FILLED, FILLED_BITS, FULL_NS, MORE, NEWEST, NUDGE, NUDGED, PACE, ROOM, SLICE_NS,
@@ -126,8 +126,7 @@ class Lane:
         if self.watch.left and self.may_park:
             self.watch.end()
             if self.watch.why:
-                self.may_park = False
-                self.words[self.counters + _tasks.WHY] = _codec.store(self.worker.region, self.watch.why.encode())
+                self._give_up(self.watch.why)
         if self.fatal is not None:  # the dataset caught what was to end this process
             raise self.fatal
 
@@ -186,11 +185,22 @@ class Lane:
         sample.since = now
         if sample.aside and self._is_over(sample):
             raise Dropped
-        if not self._may_leave(sample):
+        if not self._may_leave(sample) or self._holds_lock():
             return
         token = self._token()
         if token is not None:
             self._leave(sample, token)
+
+    def _holds_lock(self) -> bool:
+        """Asked each time: a lock may be a variable of any function or module on the way here."""
+        name = held_around(__package__ + "._map_worker")
+        if name:
+            self._give_up(f"{name} is a lock that is held between transforms")
+        return name is not None
+
+    def _give_up(self, why: str) -> None:
+        self.may_park = False
+        self.words[self.counters + _tasks.WHY] = _codec.store(self.worker.region, why.encode())
 
     def _leave(self, sample: Sample, token: int | None) -> None:
         """Makes other samples until this one is to go on."""

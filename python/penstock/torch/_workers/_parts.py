@@ -11,6 +11,7 @@ mix samples up, so `Watch` looks at the first samples: where attributes change, 
 
 from __future__ import annotations
 
+import sys
 import types
 from typing import Any, Callable, Iterator
 
@@ -97,3 +98,19 @@ class Watch:
 def _is_held(value: Any) -> bool:
     locked: Callable[[], Any] | None = getattr(value, "locked", None) if type(value).__module__ == "_thread" else None
     return locked is not None and bool(locked())
+
+
+def held_around(last: str) -> str | None:
+    """The name of a lock that is held in what the callers see, up to module `last`; another sample would wait for it."""
+    frame: types.FrameType | None = sys._getframe(2)
+    seen: set[int] = set()
+    while frame is not None and frame.f_globals.get("__name__") != last:
+        for scope in (frame.f_locals, frame.f_globals):
+            if scope is frame.f_globals and id(scope) in seen:
+                continue
+            seen.add(id(scope))
+            for name, value in list(scope.items()):
+                if _is_held(value):
+                    return name
+        frame = frame.f_back
+    return None

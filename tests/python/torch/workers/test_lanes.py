@@ -286,7 +286,19 @@ class Locking(Uneven):
             return super().__getitem__(index)
 
 
-@pytest.mark.parametrize("kind, why", [(Noting, "Noting.current changes"), (Locking, "Locking.lock is a lock")])
+ITS_FILE = threading.Lock()
+
+
+class LockingOutside(Uneven):
+    """The same with a lock of the module."""
+
+    def __getitem__(self, index):
+        with ITS_FILE:
+            return super().__getitem__(index)
+
+
+@pytest.mark.parametrize("kind, why", [(Noting, "Noting.current changes"), (Locking, "Locking.lock is a lock"),
+                                       (LockingOutside, "ITS_FILE is a lock")])
 def test_a_dataset_that_cannot_be_entered_again_is_left_alone(kind, why):
     rows, stats = epoch_of(kind())
     assert sorted(labels(rows)) == list(range(LENGTH))
