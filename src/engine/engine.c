@@ -8,6 +8,8 @@
 
 #include "engine/engine_priv.h"
 
+enum { IO_MOST = 128 }; /* reads under way, where the caller leaves it open */
+
 enum { BAD_KEPT = 10000 }; /* beyond that bad samples are only counted, each time they are met */
 
 int pst_engine_new(const pst_engine_options *opts, pst_engine **out, pst_error *err)
@@ -29,7 +31,8 @@ int pst_engine_new(const pst_engine_options *opts, pst_engine **out, pst_error *
                                  settings.io,
                                  settings.memory_bytes,
                                  by_itself ? PST_CACHE_AUTO : settings.cache_bytes,
-                                 {settings.forms[0], settings.forms[1], settings.forms[2]}};
+                                 {settings.forms[0], settings.forms[1], settings.forms[2]},
+                                 opts && opts->io_depth ? 0 : IO_MOST};
     rc = remote_engine(engine, opts, &spec, err);
     if (rc == 0)
         rc = psti_pool_new(&spec, &engine->pool, err);

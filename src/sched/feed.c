@@ -279,6 +279,7 @@ static void lease_locked(psti_feed *feed, run *r, pst_batch *block)
     }
     feed->batches++;
     lane_pace_locked(feed);
+    tuner_look_locked(feed->pool);
     worth_update_locked(feed->pool);
     if (!feed->first_batch_ns)
         feed->first_batch_ns = psti_now_ns() - feed->opened_ns;
@@ -365,6 +366,8 @@ int psti_feed_next(psti_feed *feed, int64_t timeout_ns, pst_batch **out)
         pthread_mutex_lock(&pool->lock);
         pool_pump_locked(pool);
         const int rc = take_locked(feed, out);
+        if (rc == WAIT)
+            tuner_waits_locked(feed);
         if (rc == 1) {
             note_wait_locked(feed, feed->wait_since ? feed->wait_since : called);
             pool_pump_locked(pool);
@@ -475,6 +478,7 @@ void psti_feed_stats(psti_feed *feed, pst_job_stats *out)
     out->encoded_hits = feed->stored_hits;
     out->slow_samples = feed->lanes.slow;
     out->slow_parked = feed->lanes.parks;
+    out->active_workers = (uint64_t)pool->tuner.active;
     out->slow_early = feed->foresight.started_early;
     out->prediction_error_ppm = (uint64_t)(1e6 * predict_error(&feed->foresight.predictor));
     const uint64_t cutoff = atomic_load_explicit(&feed->lanes.cutoff_ns, memory_order_relaxed);
@@ -514,6 +518,7 @@ int psti_feed_memory(psti_feed *feed, int index, void **base, size_t *bytes)
 {
     pthread_mutex_lock(&feed->pool->lock);
     const bool there = feed->layout.dense && index >= 0 && index < feed->blocks_max;
+    feed->listed = true;
     const int rc = there ? block_ring_locked(feed) : -ENOENT;
     if (rc == 0) {
         *base = feed->members[index]->base;

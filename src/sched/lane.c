@@ -132,7 +132,7 @@ static bool has_slack_locked(const psti_feed *feed)
 {
     const lanes *l = &feed->lanes;
     const uint64_t while_ns = SLACK_NS + (uint64_t)(4e9 * slice_locked(l));
-    return l->full_ns && psti_now_ns() - l->full_ns < while_ns;
+    return feed->slack_ns && psti_now_ns() - feed->slack_ns < while_ns;
 }
 
 /* Seconds that what is ready will last. */

@@ -193,8 +193,11 @@ static void send_ahead_locked(psti_pool *pool)
 void pool_pump_locked(psti_pool *pool)
 {
     send_ahead_locked(pool);
-    if (pool->idle > 0)
+    const int more = pool->tuner.active - pool->tuner.busy;
+    if (pool->idle > 0 && more >= pool->idle)
         pthread_cond_broadcast(&pool->work);
+    for (int i = 0; more < pool->idle && i < more; i++)
+        pthread_cond_signal(&pool->work);
 }
 
 static void *work_loop(void *arg)
@@ -206,7 +209,7 @@ static void *work_loop(void *arg)
         if (task_make_epoch_locked(pool))
             continue;
         send_ahead_locked(pool);
-        task *t = turn_take_locked(pool, w);
+        task *t = tuner_lets_work_locked(pool) ? turn_take_locked(pool, w) : NULL;
         if (!t && task_make_epoch_locked(pool)) /* this very look may have asked for one */
             continue;
         if (!t) {
@@ -218,12 +221,14 @@ static void *work_loop(void *arg)
             continue;
         }
         psti_feed *feed = t->feed;
-        const uint64_t since = pool->feeds->next ? psti_now_ns() : 0;
+        const uint64_t since = psti_now_ns();
+        tuner_begins_locked(pool);
         pthread_mutex_unlock(&pool->lock);
         const bool ended = task_run(w, t);
         pthread_mutex_lock(&pool->lock);
-        if (since)
-            turn_used_locked(pool, feed, psti_now_ns() - since);
+        const uint64_t took = psti_now_ns() - since;
+        tuner_ends_locked(pool, took);
+        turn_used_locked(pool, feed, took);
         if (ended)
             task_done_locked(t);
     }
@@ -324,8 +329,10 @@ static int start(psti_pool *pool, const psti_pool_spec *spec, pst_error *err)
                          spec->workers, (double)kept * 2 / 0x1p20, (double)memory / 0x1p20);
     psti_budget_force(&pool->budget, kept);
     pool->fixed = kept;
+    const int reads = spec->io_most > spec->io_depth ? spec->io_most : spec->io_depth;
     pool->aim_max = spec->io_depth + 2 * spec->workers;
-    pool->task_count = pool->aim_max + SLOW_MOST;
+    pool->aim_most = reads + 2 * spec->workers;
+    pool->task_count = pool->aim_most + SLOW_MOST;
     pool->tasks = psti_calloc(PSTI_MEM_SCHED, (size_t)pool->task_count, sizeof *pool->tasks);
     pool->spare = psti_calloc(PSTI_MEM_SCHED, (size_t)pool->task_count, sizeof *pool->spare);
     pool->workers = psti_calloc(PSTI_MEM_SCHED, (size_t)spec->workers, sizeof *pool->workers);
@@ -336,8 +343,9 @@ static int start(psti_pool *pool, const psti_pool_spec *spec, pst_error *err)
         pool->tasks[i].next = pool->free_tasks;
         pool->free_tasks = &pool->tasks[i];
     }
-    int rc = psti_reader_open(spec->io, spec->io_depth, &pool->reader, err);
+    int rc = psti_reader_open(spec->io, reads, &pool->reader, err);
     pool->worker_count = spec->workers;
+    tuner_open(pool);
     for (int i = 0; rc == 0 && i < spec->workers; i++)
         rc = start_worker(pool, &pool->workers[i], err);
     return rc;

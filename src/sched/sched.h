@@ -24,6 +24,7 @@ typedef struct psti_pool_spec {
     uint64_t memory_bytes;
     uint64_t cache_bytes; /* of them for cached samples; 0 = none, PST_CACHE_AUTO = what is left */
     double forms[3];      /* most that each form may have of it; all 0 = as it is worth */
+    int io_most;          /* io_depth may become so much where that helps; 0 = it stays */
 } psti_pool_spec;
 
 /* PST_CACHE_AUTO: what stays for encoded bytes, staged and large samples, whatever the cache holds,
@@ -88,6 +89,7 @@ typedef struct psti_feed_spec {
     uint64_t seed, first_epoch, epochs;
     bool skip;
     int retries, ready_depth;
+    bool depth_free; /* ready_depth may grow where that helps */
     int64_t window;  /* R; 0 = default */
     int64_t draw_id; /* -1 = the sample's own id */
     int leases;      /* batches that the consumer holds at once, at least 1 */

@@ -260,7 +260,6 @@ typedef struct lanes {
      * squares; seconds in the fast lane for each sample; and seconds that are left when a sample
      * passes the cut-off before a stage, 0 = not known. */
     double slice_s, slice_ss, fast_s, left_s[PST_STAGES_MAX + 1];
-    uint64_t full_ns; /* when as much as may be was ready */
     /* Samples a second that the consumer takes: follows up at once, down slowly. */
     double pace;
     uint64_t pace_since_ns, pace_samples;
@@ -311,6 +310,9 @@ struct psti_feed {
     int leased;                    /* batches in the consumer's hands */
     bool fresh_told;
     int depth;
+    bool listed;             /* psti_feed_memory was asked: the ring stays as it is */
+    uint64_t full_ns;        /* when as much as may be was ready; 0 = not since the ring grew */
+    uint64_t slack_ns;       /* the same, for lanes; 0 = never */
     uint64_t fixed_most;     /* what fixed_bytes would be if bytes were not short */
     uint64_t fixed_bytes;    /* of the budget's fixed part: ring and listing */
     bool stages;             /* samples may wait in records */
@@ -374,6 +376,19 @@ struct worker {
     _Atomic double samples_s; /* counter: CPU seconds for samples, where the pool is clocked */
 };
 
+/* See tuner.c. seen_*: the counters at the last look. */
+typedef struct tuner {
+    int active;         /* workers that may work at once */
+    int busy;           /* that do */
+    int least;          /* fewer were too few … */
+    uint64_t least_ns;  /* … at that time */
+    uint64_t waited_ns; /* when a consumer began to wait */
+    uint64_t busy_ns, looked_ns, seen_busy_ns, seen_read_bytes, seen_starved_ns;
+    double rate_before; /* bytes a nanosecond, before more reads were sent out */
+    bool tried_reads;
+    int rest; /* looks until more reads are tried again */
+} tuner;
+
 struct psti_pool {
     pthread_mutex_t lock;
     pthread_cond_t work; /* workers wait for runnable tasks */
@@ -416,6 +431,8 @@ struct psti_pool {
     uint64_t used_ns; /* of workers' time, by the job that was served last; see turn.c */
     task *tasks, *free_tasks;
     int task_count, inflight;
+    tuner tuner;
+    int aim_most;      /* that aim_max may become; fixed */
     int aim_max;       /* tasks that may be under way beside those in slow lanes */
     int parked;        /* tasks that nobody works on until there is room or a turn for them */
     int aside;         /* of all feeds: lanes.aside */
@@ -512,6 +529,14 @@ void window_done_locked(psti_feed *feed, uint64_t start); /* it is delivered, or
 bool window_has_room_locked(const psti_feed *feed);       /* another may start */
 /* Whether it may have been overtaken by such a part of R. */
 bool window_passed_locked(const psti_feed *feed, uint64_t start, double part);
+
+/* tuner.c */
+void tuner_open(psti_pool *pool);
+bool tuner_lets_work_locked(const psti_pool *pool); /* one more worker */
+void tuner_begins_locked(psti_pool *pool);
+void tuner_ends_locked(psti_pool *pool, uint64_t ns);
+void tuner_waits_locked(psti_feed *feed); /* its consumer does */
+void tuner_look_locked(psti_pool *pool);  /* a batch was handed over */
 
 /* turn.c: whose turn it is */
 task *turn_take_locked(psti_pool *pool, worker *w);

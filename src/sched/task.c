@@ -121,8 +121,10 @@ static bool fixed_batch_locked(psti_feed *feed, run *r, worker *w)
         return own_open_locked(feed, r, w);
     if (r->open)
         return true;
-    if (feed->outstanding + feed->spec.batch > block_samples_max_locked(feed))
+    if (feed->outstanding + feed->spec.batch > block_samples_max_locked(feed)) {
+        feed->full_ns = psti_now_ns();
         return false;
+    }
     const int64_t step = r->next_share / feed->spec.batch;
     r->open = block_take_locked(feed, r, step, psti_deal_slots(r->deal, step));
     if (!r->open) {
@@ -149,7 +151,7 @@ static bool stage_open_locked(const psti_feed *feed, const run *r)
 static bool window_open_locked(psti_feed *feed, const run *r)
 {
     if (lane_outstanding(feed) >= block_samples_max_locked(feed)) {
-        feed->lanes.full_ns = feed->lanes.on ? psti_now_ns() : 0;
+        feed->full_ns = feed->slack_ns = psti_now_ns();
         return false;
     }
     if (!stage_open_locked(feed, r))

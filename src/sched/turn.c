@@ -143,7 +143,7 @@ task *turn_take_locked(psti_pool *pool, worker *w)
 
 void turn_used_locked(psti_pool *pool, psti_feed *feed, uint64_t ns)
 {
-    for (psti_feed *f = pool->feeds; f; f = f->next)
+    for (psti_feed *f = pool->feeds; f && pool->feeds->next; f = f->next)
         if (f == feed) /* it is still there */
             head_locked(feed)->used_ns += ns;
 }

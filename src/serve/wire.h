@@ -120,6 +120,7 @@ enum {
     X(slow_parked)                                                                                 \
     X(slow_cutoff_ns)                                                                              \
     X(slow_early)                                                                                  \
+    X(active_workers)                                                                              \
     X(prediction_error_ppm)
 
 typedef struct wire_stats {
