@@ -221,6 +221,7 @@ void psti_feed_close(psti_feed *feed)
     pthread_mutex_lock(&pool->lock);
     feed->closing = true;
     cancel_all_locked(feed);
+    pool_pump_locked(pool); /* what was put aside is for workers to end, and they may be idle */
     while (feed->inflight > 0 || feed->epoch_making)
         pthread_cond_wait(&pool->room, &pool->lock);
     unlink_locked(feed);
