@@ -207,6 +207,7 @@ static bool hand_in_locked(worker *w, task *t)
     t->worked_ns += psti_now_ns() - t->slice_ns;
     task_count_stages_locked(w, t->feed);
     pool->parked++;
+    pool_rests_locked(pool);
     return true;
 }
 
@@ -237,6 +238,7 @@ void lane_back_locked(task *t)
     t->feed->lanes.parked_count++;
     t->feed->pool->parked++;
     queue_locked(&t->feed->lanes.parked, t);
+    pool_rests_locked(t->feed->pool);
 }
 
 void lane_away_locked(task *t)
@@ -336,7 +338,7 @@ static void leave_aside_locked(task *t)
 bool lane_admits(worker *w, task *t)
 {
     psti_feed *feed = t->feed;
-    if (!t->aside)
+    if (!t->slow)
         return true;
     pthread_mutex_lock(&w->pool->lock);
     const bool wait = !t->run->cancelled && !feed->closing && !t->run->error.code &&
@@ -346,7 +348,6 @@ bool lane_admits(worker *w, task *t)
         feed->lanes.running--;
         feed->lanes.held_count++;
         queue_locked(&feed->lanes.held, t);
-        pthread_cond_broadcast(&w->pool->room); /* for who waits until nothing moves */
     } else {
         leave_aside_locked(t);
     }

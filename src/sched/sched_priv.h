@@ -575,6 +575,13 @@ static inline bool pool_moves_locked(const psti_pool *pool)
     return pool->inflight > pool->parked;
 }
 
+/* A task ended or was put aside: tells who waits for room until nothing moves. */
+static inline void pool_rests_locked(psti_pool *pool)
+{
+    if (pool->opening && !pool_moves_locked(pool))
+        pthread_cond_broadcast(&pool->room);
+}
+
 /* foresight.c: slow samples are known before they start */
 void foresight_open(psti_feed *feed);
 void foresight_close(psti_feed *feed);

@@ -421,11 +421,12 @@ void task_count_locked(worker *w, task *t)
 }
 
 /* Whether anybody still waits for the sample; what a former run found of its damage. A sample that
- * was found in the cache is not worth asking: it is done sooner than it is answered. */
+ * was found in the cache is not worth asking, unless it is slow: it is done sooner than it is
+ * answered. */
 static bool still_wanted(task *t)
 {
     psti_feed *feed = t->feed;
-    if (t->cached)
+    if (t->cached && !t->work)
         return true;
     pthread_mutex_lock(&feed->pool->lock);
     const bool wanted = !t->run->cancelled && !feed->closing;
@@ -534,7 +535,8 @@ void task_done_locked(task *t)
     pool->inflight--;
     feed->inflight--;
     run_unref_locked(r);
-    if (feed->closing || (pool->opening && pool->inflight == 0))
+    if (feed->closing)
         pthread_cond_broadcast(&pool->room);
+    pool_rests_locked(pool);
     pool_signal_locked(pool);
 }
