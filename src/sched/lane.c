@@ -187,6 +187,14 @@ static void queue_locked(task **list, task *t)
     *list = t;
 }
 
+/* What is put aside waits for a worker, and workers may wait for bytes: a quarter of those for
+ * large samples at most are put aside, so that all but the largest still find room. */
+static bool aside_fits_locked(const psti_pool *pool, const task *t, uint64_t need)
+{
+    const uint64_t bytes = need > t->extra ? need : t->extra;
+    return pool->extra_aside + bytes <= pool_extra_max_locked(pool) / 4;
+}
+
 /* The worker goes on with an empty work. False when there is no memory to put this one aside. */
 static bool hand_in_locked(worker *w, task *t)
 {
@@ -194,7 +202,8 @@ static bool hand_in_locked(worker *w, task *t)
     const size_t need = psti_work_need(w->work);
     const uint64_t more = need > t->extra ? need - t->extra : 0;
     psti_work *spare = pool->spare_count ? pool->spare[pool->spare_count - 1] : psti_work_new();
-    const bool room = spare && pool_extra_try_locked(pool, more);
+    const bool room =
+        spare && aside_fits_locked(pool, t, need) && pool_extra_try_locked(pool, more);
     if (!room) {
         if (spare && !pool->spare_count)
             psti_work_free(spare);
@@ -202,6 +211,7 @@ static bool hand_in_locked(worker *w, task *t)
     }
     pool->spare_count -= pool->spare_count > 0;
     t->extra += more;
+    pool->extra_aside += t->extra;
     t->work = w->work;
     w->work = spare;
     t->worked_ns += psti_now_ns() - t->slice_ns;
@@ -370,6 +380,7 @@ static task *unqueue_locked(task **at, int *count)
     --*count;
     t->feed->lanes.running++;
     t->feed->pool->parked--;
+    t->feed->pool->extra_aside -= t->extra;
     return t;
 }
 

@@ -102,7 +102,9 @@ int pool_extra_take(psti_pool *pool, uint64_t bytes, pst_error *err)
             rc = extra_refused(pool, bytes, most, err);
             break;
         }
-        if (pool->extra + bytes <= most) {
+        /* What was put aside may wait for this very worker: where nothing else is in the way, it
+         * does not count. */
+        if (pool->extra + bytes <= most || pool->extra == pool->extra_aside) {
             psti_budget_force(&pool->budget, bytes); /* the parts add up to the limit */
             pool->extra += bytes;
             break;

@@ -411,6 +411,7 @@ struct psti_pool {
      * where a feed stages (records, and batches of varying shape that are not handed over yet), and
      * what remains for extra (what single large samples take beyond keep). */
     uint64_t fixed, encoded, staged, extra;
+    uint64_t extra_aside;                   /* of extra: samples that were put aside have it */
     int stagers;                            /* feeds that stage */
     uint64_t tickets_given, tickets_served; /* asking for extra bytes: first come, first served */
     bool stopping;
