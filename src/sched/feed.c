@@ -71,7 +71,9 @@ void damage_forget(damage_map *map, int64_t id)
 static way choose_way(const psti_feed *feed)
 {
     const bool fixed = feed->layout.dense && !feed->spec.skip;
-    if (fixed && !feed->group && feed->spec.schedule == PST_SCHEDULE_BATCH_PER_WORKER)
+    /* Samples that are fetched come to whichever worker is free. */
+    if (fixed && !feed->group && !feed->fetches &&
+        feed->spec.schedule == PST_SCHEDULE_BATCH_PER_WORKER)
         return FIXED;
     if (feed->spec.mode == PST_ORDER_READY)
         return feed->layout.dense ? CLAIM : HEAP;
