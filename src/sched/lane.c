@@ -40,7 +40,7 @@ void lane_open(psti_feed *feed)
 
 /* P75, or P90 where little work lies above P75; where P75 itself is slow, a multiple of the median
  * parts the two. */
-static uint64_t cut_off(const psti_hist *costs)
+uint64_t lane_cut_off(const psti_hist *costs)
 {
     const double median = (double)psti_hist_quantile(costs, 0.5);
     const uint64_t p75 = psti_hist_quantile(costs, 0.75);
@@ -65,7 +65,7 @@ static void learn_cost_locked(lanes *l, uint64_t took_ns)
     if (l->costs.count < LIVE_AFTER || ++l->learned < LOOK_EVERY)
         return;
     l->learned = 0;
-    atomic_store_explicit(&l->cutoff_ns, cut_off(&l->costs), memory_order_relaxed);
+    atomic_store_explicit(&l->cutoff_ns, lane_cut_off(&l->costs), memory_order_relaxed);
     l->uneven = is_uneven(&l->costs);
     if (l->costs.count >= FADE_AT)
         psti_hist_fade(&l->costs);

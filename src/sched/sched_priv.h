@@ -547,6 +547,7 @@ void turn_join_locked(psti_feed *feed);
 /* lane.c: slow samples leave the fast lane */
 enum { LANE_PARKED = 2 };
 void lane_open(psti_feed *feed);
+uint64_t lane_cut_off(const psti_hist *costs); /* UINT64_MAX: there is no slow lane */
 /* After a stage with more to come: true when the worker put the sample aside and has nothing more
  * to do with it. */
 bool lane_leaves(worker *w, task *t);
