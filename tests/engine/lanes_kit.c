@@ -4,6 +4,10 @@
 
 #include <time.h>
 
+/* Batches between two pauses: as much as may be gets ready, and is then asked for at once. So
+ * samples are put aside however busy the machine is. */
+enum { BURST = 6 };
+
 char *lanes_folder(void)
 {
     char *folder = kit_folder();
@@ -53,6 +57,7 @@ static bool enough(pst_job **jobs, int world, uint64_t parks)
 int lanes_drive(pst_job **jobs, int world, int64_t pause_ns, uint64_t parks, ledger *out)
 {
     bool ended[LANES_RANKS] = {false};
+    int taken = 0;
     for (int left = world, rank = 0; left && !enough(jobs, world, parks);
          rank = (rank + 1) % world) {
         if (ended[rank])
@@ -63,8 +68,8 @@ int lanes_drive(pst_job **jobs, int world, int64_t pause_ns, uint64_t parks, led
             return rc;
         ended[rank] = out->batches == before;
         left -= ended[rank];
-        if (pause_ns && !ended[rank])
-            lanes_pause(pause_ns);
+        if (pause_ns && ++taken % BURST == 0)
+            lanes_pause(BURST * pause_ns);
     }
     return 0;
 }
