@@ -195,11 +195,18 @@ static bool aside_fits_locked(const psti_pool *pool, const task *t, uint64_t nee
     return pool->extra_aside + bytes <= pool_extra_max_locked(pool) / 4;
 }
 
+/* What the sample needs, or what the work has kept of earlier ones. */
+static uint64_t bytes_of(const psti_work *work)
+{
+    const uint64_t need = psti_work_need(work), has = psti_work_bytes(work, NULL);
+    return need > has ? need : has;
+}
+
 /* The worker goes on with an empty work. False when there is no memory to put this one aside. */
 static bool hand_in_locked(worker *w, task *t)
 {
     psti_pool *pool = w->pool;
-    const size_t need = psti_work_need(w->work);
+    const uint64_t need = bytes_of(w->work);
     const uint64_t more = need > t->extra ? need - t->extra : 0;
     psti_work *spare = pool->spare_count ? pool->spare[pool->spare_count - 1] : psti_work_new();
     const bool room =
