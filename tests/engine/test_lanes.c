@@ -224,6 +224,7 @@ static bool try_stages(void)
                "%s: %d and %d", with.stages[i].name, (int)with.stages[i].runs,
                (int)plain.stages[i].runs);
     CHECK(with.samples == LANES_SAMPLES && with.batches == plain.batches);
+    CHECKF(with.fresh_batches == 0, "%d batches beyond the ring", (int)with.fresh_batches);
     CHECK(with.waits == with.batches && plain.waits == plain.batches);
     CHECK(with.preparations == LANES_SAMPLES && with.bytes_read == plain.bytes_read);
     ledger_sort(&a);
@@ -364,13 +365,14 @@ static void check_once(const ledger *l, size_t epochs, const char *what)
 /* One job's consumer stops while its samples are aside; the other one comes to its end. */
 static void jobs_of_a_group_end_whatever_the_others_do(void)
 {
-    pst_engine *engine = kit_sharing_engine(LANES_WORKERS, LANES_SAMPLES + 50);
+    pst_engine *engine = kit_sharing_engine(LANES_WORKERS / 2, LANES_SAMPLES + 50);
     pst_job_options o = lanes_options(LANES_PIPELINE, 2);
     o.sampling = PST_SAMPLING_OPPORTUNISTIC;
     o.reorder_window = 240;
     pst_job *one = kit_job(engine, data, &o);
     ledger a = {0}, b = {0};
-    CHECK(lanes_drive(&one, 1, LANES_PACE, 8, &a) == 0);
+    CHECK(lanes_drive(&one, 1, 2 * LANES_PACE, 8, &a) == 0);
+    lanes_pause(60000000);
     pst_job *other = kit_job(engine, data, &o);
     const int rc = lanes_drive(&other, 1, 0, 0, &b);
     CHECKF(rc == 0, "the other job: %s", pst_strerror(rc));

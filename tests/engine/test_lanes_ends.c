@@ -159,7 +159,7 @@ static void write_mixed(const char *to, int medium_side, int large_side)
 static void large_samples_do_not_wait_for_what_is_aside(void)
 {
     char *mixed = kit_folder();
-    write_mixed(mixed, 360, 900);
+    write_mixed(mixed, 360, 1150);
     pst_dataset *from = kit_dataset(mixed);
     pst_engine *engine = kit_engine(4, 16 << 20);
     pst_job_options o =
@@ -172,7 +172,8 @@ static void large_samples_do_not_wait_for_what_is_aside(void)
     check_epoch(&got, 0, "large samples");
     pst_job_stats stats = {.size = sizeof stats};
     pst_job_stats_get(job, &stats);
-    CHECKF(stats.peak_bytes <= 16 << 20, "%.1f MiB of 16", (double)stats.peak_bytes / 0x1p20);
+    /* The large ones pass the limit by what is aside, a quarter of what there is for them. */
+    CHECKF(stats.peak_bytes <= 37 << 19, "%.1f MiB of 16", (double)stats.peak_bytes / 0x1p20);
     pst_job_close(job);
     pst_engine_free(engine);
     pst_dataset_close(from);
