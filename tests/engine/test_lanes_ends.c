@@ -181,6 +181,38 @@ static void large_samples_do_not_wait_for_what_is_aside(void)
     ledger_free(&got);
 }
 
+/* All that the budget has left is what samples of the first job hold, some of which wait for its
+ * consumer: this thread. */
+static void a_job_opens_while_large_samples_are_held(void)
+{
+    char *mixed = kit_folder();
+    write_mixed(mixed, 500, 500);
+    pst_dataset *from = kit_dataset(mixed);
+    for (int i = 0; i < 2 * IDLES; i++) {
+        pst_engine *engine = kit_engine(4, 16 << 20);
+        pst_job_options o =
+            lanes_options("decode | " LANES_DELAYS " | center_crop(16) | normalize(imagenet)", 0);
+        ledger first = {0}, second = {0};
+        pst_job *job = kit_job(engine, from, &o);
+        for (int e = 0; e < 5 && lanes_parks(job) == 0; e++)
+            CHECK(lanes_drive(&job, 1, 2 * LANES_PACE, 1, &first) == 0);
+        if (idles[i % IDLES])
+            lanes_pause(idles[i % IDLES]);
+        o = kit_options("decode | random_resized_crop(224)", 21 + i / IDLES, 1, 1);
+        pst_job *other = kit_job(engine, data, &o);
+        CHECK(kit_collect(other, 0, 1, SIZE_MAX, &second) == 0);
+        CHECK(second.count == LANES_SAMPLES);
+        CHECK(lanes_drive(&job, 1, 0, 0, &first) == 0);
+        pst_job_close(job);
+        pst_job_close(other);
+        pst_engine_free(engine);
+        ledger_free(&first);
+        ledger_free(&second);
+    }
+    pst_dataset_close(from);
+    kit_remove(mixed);
+}
+
 /* Each slow sample alone is more than may be put aside. */
 static void without_memory_slow_samples_stay_where_they_are(void)
 {
@@ -307,6 +339,7 @@ int main(void)
     RUN_IN_TIME(closing_one_job_leaves_the_other_alone);
     RUN_IN_TIME(a_second_job_opens_beside_what_is_aside);
     RUN_IN_TIME(large_samples_do_not_wait_for_what_is_aside);
+    RUN_IN_TIME(a_job_opens_while_large_samples_are_held);
     RUN_IN_TIME(without_memory_slow_samples_stay_where_they_are);
     RUN_IN_TIME(bad_samples_are_skipped_or_told);
     ledger_free(&model);
