@@ -156,15 +156,14 @@ static void write_mixed(const char *to, int medium_side, int large_side)
     free(large);
 }
 
-static void large_samples_do_not_wait_for_what_is_aside(void)
+/* How often samples were put aside. */
+static uint64_t try_large(pst_dataset *from)
 {
-    char *mixed = kit_folder();
-    write_mixed(mixed, 360, 1150);
-    pst_dataset *from = kit_dataset(mixed);
     pst_engine *engine = kit_engine(4, 16 << 20);
     pst_job_options o =
         lanes_options("decode | " LANES_DELAYS " | center_crop(16) | normalize(imagenet)", 1);
     o.batch = 8;
+    o.without = PST_WITHOUT_PREDICTION; /* large ones would be known to be slow */
     ledger got = {0};
     pst_job *job = kit_job(engine, from, &o);
     const int rc = lanes_drive(&job, 1, 4 * LANES_PACE, 0, &got);
@@ -176,9 +175,21 @@ static void large_samples_do_not_wait_for_what_is_aside(void)
     CHECKF(stats.peak_bytes <= 37 << 19, "%.1f MiB of 16", (double)stats.peak_bytes / 0x1p20);
     pst_job_close(job);
     pst_engine_free(engine);
+    ledger_free(&got);
+    return stats.slow_parked;
+}
+
+static void large_samples_do_not_wait_for_what_is_aside(void)
+{
+    char *mixed = kit_folder();
+    write_mixed(mixed, 360, 1150);
+    pst_dataset *from = kit_dataset(mixed);
+    uint64_t parks = 0;
+    for (int tries = 0; tries < 5 && parks == 0; tries++)
+        parks += try_large(from);
+    CHECK(parks > 0);
     pst_dataset_close(from);
     kit_remove(mixed);
-    ledger_free(&got);
 }
 
 /* All that the budget has left is what samples of the first job hold, some of which wait for its
