@@ -282,7 +282,7 @@ static void lease_locked(psti_feed *feed, run *r, pst_batch *block)
     }
     feed->batches++;
     lane_pace_locked(feed);
-    tuner_look_locked(feed->pool);
+    tuner_look_locked(feed);
     worth_update_locked(feed->pool);
     if (!feed->first_batch_ns)
         feed->first_batch_ns = psti_now_ns() - feed->opened_ns;

@@ -224,13 +224,13 @@ static void *work_loop(void *arg)
         }
         psti_feed *feed = t->feed;
         const uint64_t since = psti_now_ns();
-        tuner_begins_locked(pool);
+        tuner_begins_locked(pool, since);
         pthread_mutex_unlock(&pool->lock);
         const bool ended = task_run(w, t);
         pthread_mutex_lock(&pool->lock);
-        const uint64_t took = psti_now_ns() - since;
-        tuner_ends_locked(pool, took);
-        turn_used_locked(pool, feed, took);
+        const uint64_t now = psti_now_ns();
+        tuner_ends_locked(pool, now);
+        turn_used_locked(pool, feed, now - since);
         if (ended)
             task_done_locked(t);
     }

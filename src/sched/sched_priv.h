@@ -378,12 +378,12 @@ struct worker {
 
 /* See tuner.c. seen_*: the counters at the last look. */
 typedef struct tuner {
-    int active;         /* workers that may work at once */
-    int busy;           /* that do */
-    int least;          /* fewer were too few … */
-    uint64_t least_ns;  /* … at that time */
-    uint64_t waited_ns; /* when a consumer began to wait */
-    uint64_t busy_ns, looked_ns, seen_busy_ns, seen_read_bytes, seen_starved_ns;
+    int active;        /* workers that may work at once */
+    int busy;          /* that do */
+    int least;         /* fewer were too few … */
+    uint64_t least_ns; /* … at that time */
+    uint64_t short_ns; /* when a consumer had too little ready */
+    uint64_t busy_ns, busy_since_ns, looked_ns, seen_busy_ns, seen_read_bytes, seen_starved_ns;
     double rate_before; /* bytes a nanosecond, before more reads were sent out */
     bool tried_reads;
     int rest; /* looks until more reads are tried again */
@@ -534,10 +534,10 @@ bool window_passed_locked(const psti_feed *feed, uint64_t start, double part);
 /* tuner.c */
 void tuner_open(psti_pool *pool);
 bool tuner_lets_work_locked(const psti_pool *pool); /* one more worker */
-void tuner_begins_locked(psti_pool *pool);
-void tuner_ends_locked(psti_pool *pool, uint64_t ns);
+void tuner_begins_locked(psti_pool *pool, uint64_t now);
+void tuner_ends_locked(psti_pool *pool, uint64_t now);
 void tuner_waits_locked(psti_feed *feed); /* its consumer does */
-void tuner_look_locked(psti_pool *pool);  /* a batch was handed over */
+void tuner_look_locked(psti_feed *feed);  /* a batch of it was handed over */
 
 /* turn.c: whose turn it is */
 task *turn_take_locked(psti_pool *pool, worker *w);

@@ -2,16 +2,17 @@
  * The tuner: how many workers are active, how many reads are under way, how many batches a feed has
  * ready. It is driven by one thing, the time that consumers waited.
  *
- * A consumer that waits brings all workers back at once; workers that are not needed are given back
- * one after the other, down to what the work at hand needs and a little more, and not below what
- * was too few a short while ago. A feed whose consumer waited although everything had been ready
- * shortly before takes its batches in bursts: it gets a deeper ring, if the budget has room. More
- * reads are sent out while workers have nothing to do but wait for bytes, as long as that brings
- * more bytes. Looked at when a batch is handed over; nothing runs by itself. Under pool->lock. */
+ * A consumer that waits, or has less than half of it ready, brings all workers back at once;
+ * workers that are not needed are given back one after the other, down to what the work at hand
+ * needs and a little more, and not below what was too few a short while ago. A feed whose consumer
+ * waited although everything had been ready shortly before takes its batches in bursts: it gets a
+ * deeper ring, if the budget has room. More reads are sent out while workers have nothing to do but
+ * wait for bytes, as long as that brings more bytes. Looked at when a batch is handed over; nothing
+ * runs by itself. Under pool->lock. */
 #include "sched/sched_priv.h"
 
 static const uint64_t LOOK_NS = 100000000;
-static const uint64_t CALM_NS = 500000000;     /* without a wait, before workers are given back */
+static const uint64_t CALM_NS = 500000000; /* with enough ready, before workers are given back */
 static const uint64_t MEMORY_NS = 10000000000; /* how long a number of workers was too few */
 static const double BUSY = 0.75;               /* of the active workers' time: all are needed */
 static const double STARVED = 0.05;            /* of their time, waiting for bytes */
@@ -38,15 +39,23 @@ bool tuner_lets_work_locked(const psti_pool *pool)
     return pool->tuner.busy < pool->tuner.active;
 }
 
-void tuner_begins_locked(psti_pool *pool)
+/* Workers' time up to now, that of samples under way included: they may take long. */
+static void count_busy_locked(tuner *t, uint64_t now)
 {
+    t->busy_ns += (uint64_t)t->busy * (now - t->busy_since_ns);
+    t->busy_since_ns = now;
+}
+
+void tuner_begins_locked(psti_pool *pool, uint64_t now)
+{
+    count_busy_locked(&pool->tuner, now);
     pool->tuner.busy++;
 }
 
-void tuner_ends_locked(psti_pool *pool, uint64_t ns)
+void tuner_ends_locked(psti_pool *pool, uint64_t now)
 {
+    count_busy_locked(&pool->tuner, now);
     pool->tuner.busy--;
-    pool->tuner.busy_ns += ns;
 }
 
 /* ---- workers --------------------------------------------------------------------------------- */
@@ -54,6 +63,7 @@ void tuner_ends_locked(psti_pool *pool, uint64_t ns)
 static void all_back_locked(psti_pool *pool, uint64_t now)
 {
     tuner *t = &pool->tuner;
+    t->short_ns = now;
     if (t->active < pool->worker_count) {
         t->least = t->active + 1;
         t->least_ns = now;
@@ -69,7 +79,7 @@ static void give_back_locked(psti_pool *pool, uint64_t now, uint64_t elapsed)
     const double busy = (double)(t->busy_ns - t->seen_busy_ns) / (double)elapsed;
     if (now - t->least_ns > MEMORY_NS)
         t->least = 1;
-    if (now - t->waited_ns < CALM_NS || busy > BUSY * t->active || t->active <= t->least)
+    if (now - t->short_ns < CALM_NS || busy > BUSY * t->active || t->active <= t->least)
         return;
     const int needed = (int)(busy / BUSY) + 1;
     const int step = (t->active - needed) / 4;
@@ -140,18 +150,21 @@ void tuner_waits_locked(psti_feed *feed)
     if (is_off_locked(pool))
         return;
     const uint64_t now = psti_now_ns();
-    pool->tuner.waited_ns = now;
     all_back_locked(pool, now);
     if (feed->batches > 0)
         tune_depth_locked(feed, now);
 }
 
-void tuner_look_locked(psti_pool *pool)
+void tuner_look_locked(psti_feed *feed)
 {
+    psti_pool *pool = feed->pool;
     tuner *t = &pool->tuner;
     const uint64_t now = psti_now_ns(), elapsed = now - t->looked_ns;
+    if (2 * (feed->outstanding - feed->inflight) < block_samples_max_locked(feed))
+        all_back_locked(pool, now); /* before it has to wait */
     if (elapsed < LOOK_NS)
         return;
+    count_busy_locked(t, now);
     if (is_off_locked(pool)) {
         t->active = pool->worker_count;
     } else if (t->looked_ns) {
