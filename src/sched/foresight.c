@@ -177,10 +177,14 @@ static bool slow_at_locked(const run *r, int64_t share)
     return calls_slow(feed, features, id);
 }
 
-/* As many as keep the slow lane busy: what waits longer only takes up the window. */
-static bool room_for_early_locked(const psti_feed *feed)
+/* As many as keep the slow lane busy: what waits longer only takes up the window. Not before
+ * everything was ready once: until then the consumer is better served in turn. At the end of an
+ * epoch in any case, so that it does not end with slow samples alone. */
+static bool room_for_early_locked(const run *r)
 {
-    return feed->lanes.parked_count < feed->pool->worker_count && window_has_room_locked(feed);
+    const psti_feed *feed = r->feed;
+    return feed->lanes.parked_count < feed->pool->worker_count && window_has_room_locked(feed) &&
+           (lane_has_slack_locked(feed) || r->share - r->next_share <= feed->foresight.ahead);
 }
 
 void foresight_scout_locked(run *r)
@@ -191,7 +195,7 @@ void foresight_scout_locked(run *r)
     if (r->scout <= r->next_share)
         r->scout = r->next_share + 1;
     for (int i = 0; i < SCOUTED && r->scout < r->share &&
-                    r->scout < r->next_share + feed->foresight.ahead && room_for_early_locked(feed);
+                    r->scout < r->next_share + feed->foresight.ahead && room_for_early_locked(r);
          i++, r->scout++) {
         if (!slow_at_locked(r, r->scout))
             continue;

@@ -128,7 +128,7 @@ static int64_t ready_locked(const psti_feed *feed)
 
 /* Whether as much as may be was ready of late: then work can be put off. Where the consumer takes
  * whatever comes there is nothing to gain, and batches keep the mix that chance gives them. */
-static bool has_slack_locked(const psti_feed *feed)
+bool lane_has_slack_locked(const psti_feed *feed)
 {
     const lanes *l = &feed->lanes;
     const uint64_t while_ns = SLACK_NS + (uint64_t)(4e9 * slice_locked(l));
@@ -163,7 +163,7 @@ static int slow_workers_locked(const psti_feed *feed)
 {
     const lanes *l = &feed->lanes;
     const int workers = workers_of_locked(feed);
-    if (!has_slack_locked(feed) || cover_locked(feed) > 1.25 * slice_locked(l))
+    if (!lane_has_slack_locked(feed) || cover_locked(feed) > 1.25 * slice_locked(l))
         return workers;
     const double fast = ceil(l->pace * l->fast_s);
     const int rest = workers - (fast < workers ? (int)fast : workers);
@@ -268,9 +268,9 @@ static bool park_locked(worker *w, task *t)
 {
     psti_feed *feed = t->feed;
     lanes *l = &feed->lanes;
-    if (t->run->cancelled || feed->closing || !has_slack_locked(feed) || !is_low_locked(feed) ||
-        window_passed_locked(feed, t->start, 0.75) || !task_next_waits_locked(feed) ||
-        !hand_in_locked(w, t))
+    if (t->run->cancelled || feed->closing || !lane_has_slack_locked(feed) ||
+        !is_low_locked(feed) || window_passed_locked(feed, t->start, 0.75) ||
+        !task_next_waits_locked(feed) || !hand_in_locked(w, t))
         return false;
     l->running--;
     l->parked_count++;
@@ -412,7 +412,7 @@ static bool slow_first_locked(const psti_feed *feed)
         return true;
     if (feed->lanes.running >= slow_workers_locked(feed))
         return aged_locked(feed, 0.9);
-    return aged_locked(feed, 0.5) || !has_slack_locked(feed) || !is_low_locked(feed);
+    return aged_locked(feed, 0.5) || !lane_has_slack_locked(feed) || !is_low_locked(feed);
 }
 
 /* Nothing else is left to do. While as much as may be is ready, the slow lane keeps to its workers:

@@ -558,6 +558,7 @@ void lane_end_locked(task *t);
 void lane_learn_locked(psti_feed *feed, const task *t); /* from a sample that is done */
 void lane_pace_locked(psti_feed *feed);                 /* a batch was handed over */
 void lane_cancel_locked(run *r);
+bool lane_has_slack_locked(const psti_feed *feed);
 void lane_put_locked(task *t);  /* a sample nobody began with goes to the slow lane */
 void lane_away_locked(task *t); /* the worker sent it off to be read */
 void lane_back_locked(task *t); /* it was */

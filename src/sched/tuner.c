@@ -72,14 +72,27 @@ static void all_back_locked(psti_pool *pool, uint64_t now)
     }
 }
 
+/* Where slow samples come and go, what is busy now says little of what will be needed, and a worker
+ * that is called back too late is late by a slow sample. */
+static bool is_uneven_locked(const psti_pool *pool)
+{
+    bool uneven = false;
+    for (const psti_feed *f = pool->feeds; f; f = f->next)
+        uneven |= f->lanes.uneven;
+    return uneven;
+}
+
 /* What was busy on average, and a part more. */
 static void give_back_locked(psti_pool *pool, uint64_t now, uint64_t elapsed)
 {
     tuner *t = &pool->tuner;
     const double busy = (double)(t->busy_ns - t->seen_busy_ns) / (double)elapsed;
-    if (now - t->least_ns > MEMORY_NS)
+    if (is_uneven_locked(pool))
+        t->active = pool->worker_count;
+    else if (now - t->least_ns > MEMORY_NS)
         t->least = 1;
-    if (now - t->short_ns < CALM_NS || busy > BUSY * t->active || t->active <= t->least)
+    if (is_uneven_locked(pool) || now - t->short_ns < CALM_NS || busy > BUSY * t->active ||
+        t->active <= t->least)
         return;
     const int needed = (int)(busy / BUSY) + 1;
     const int step = (t->active - needed) / 4;
