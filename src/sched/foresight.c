@@ -83,11 +83,23 @@ static void foresee_task(task *t)
     t->foreseen = true;
 }
 
-static bool calls_slow(const psti_feed *feed, const double *features, int64_t id)
+static bool looks_slow(const psti_feed *feed, const double *features, int64_t id)
 {
     const uint64_t cutoff = atomic_load_explicit(&feed->lanes.cutoff_ns, memory_order_relaxed);
     return predict_seconds(&feed->foresight.predictor, features, id) >
            SURELY * 1e-9 * (double)cutoff;
+}
+
+static bool trusts(const foresight *f, bool known)
+{
+    const struct verdict *v = &f->verdicts[known];
+    return v->judged < JUDGED ? predict_error(&f->predictor) < GOOD_ERROR : v->trust > TRUSTED;
+}
+
+static bool calls_slow(const psti_feed *feed, const double *features, int64_t id)
+{
+    const foresight *f = &feed->foresight;
+    return trusts(f, predict_knows(&f->predictor, id)) && looks_slow(feed, features, id);
 }
 
 /* ---- learning -------------------------------------------------------------------------------- */
@@ -105,8 +117,7 @@ static bool acts_locked(const psti_feed *feed)
 {
     const foresight *f = &feed->foresight;
     return f->on && atomic_load_explicit(&f->keen, memory_order_relaxed) &&
-           predict_ready(&f->predictor) &&
-           (f->judged < JUDGED ? predict_error(&f->predictor) < GOOD_ERROR : f->trust > TRUSTED);
+           predict_ready(&f->predictor) && (trusts(f, false) || trusts(f, true));
 }
 
 void foresight_learn_locked(psti_feed *feed, const task *t)
@@ -119,10 +130,11 @@ void foresight_learn_locked(psti_feed *feed, const task *t)
     const bool keen = cutoff != UINT64_MAX && l->uneven && l->mean_s > LEAST_S;
     atomic_store_explicit(&f->keen, keen || f->predictor.learned < 4 * PREDICT_READY,
                           memory_order_relaxed);
-    if (keen && predict_ready(&f->predictor) && calls_slow(feed, t->features, t->id)) {
-        f->judged += f->judged < REMEMBERED;
+    if (keen && predict_ready(&f->predictor) && looks_slow(feed, t->features, t->id)) {
+        struct verdict *v = &f->verdicts[predict_knows(&f->predictor, t->id)];
+        v->judged += v->judged < REMEMBERED;
         const double was = t->took_ns > cutoff;
-        f->trust += (was - f->trust) / (double)f->judged;
+        v->trust += (was - v->trust) / (double)v->judged;
     }
     predict_learn(&f->predictor, t->features, t->id, 1e-9 * (double)t->took_ns);
 }

@@ -260,13 +260,16 @@ static void learn_past(predictor *p, int64_t id, double base, double seconds)
 /* The past is asked once it has been right more often than not having it. */
 static const double TRUST_PAIRS = 32, TRUST_LEAST = 0.1;
 
-static double with_past(const predictor *p, int64_t id, double base)
+bool predict_knows(const predictor *p, int64_t id)
 {
     const predict_trust *t = &p->trust;
-    if (t->pairs < TRUST_PAIRS || t->share < TRUST_LEAST || t->with >= t->without ||
-        !seen_before(p, id))
-        return base;
-    return base * psti_exp(t->share * past_of(p, id));
+    return t->pairs >= TRUST_PAIRS && t->share >= TRUST_LEAST && t->with < t->without &&
+           seen_before(p, id) > 0;
+}
+
+static double with_past(const predictor *p, int64_t id, double base)
+{
+    return predict_knows(p, id) ? base * psti_exp(p->trust.share * past_of(p, id)) : base;
 }
 
 /* ---- both ------------------------------------------------------------------------------------ */

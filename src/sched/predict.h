@@ -51,6 +51,8 @@ size_t predict_bytes(const predictor *p); /* that it holds beyond itself */
 bool predict_ready(const predictor *p);
 /* Above 0 once anything was learned. id < 0, or past what was told: from the features alone. */
 double predict_seconds(const predictor *p, const double *features, int64_t id);
+/* Whether that goes by the sample's own past. */
+bool predict_knows(const predictor *p, int64_t id);
 /* What the sample took. Times below 0 or not finite are passed over. */
 void predict_learn(predictor *p, const double *features, int64_t id, double seconds);
 /* Mean absolute error of predictions by mean cost; 0 until ready. */

@@ -276,8 +276,12 @@ typedef struct foresight {
     int64_t ahead;    /* fixed: share indices that are looked at before their turn */
     atomic_bool keen; /* every sample is looked at; workers ask without the lock, a hint */
     predictor predictor;
-    double trust; /* part of the samples called slow that were */
-    int judged;
+    /* Part of the samples called slow that were, and how many were called so; by their features
+     * alone, and by their past, which may be right where features tell nothing. */
+    struct verdict {
+        double trust;
+        int judged;
+    } verdicts[2];
     uint64_t started_early; /* statistics */
 } foresight;
 

@@ -343,6 +343,31 @@ static void the_past_does_no_harm_where_it_tells_nothing(void)
     CHECKF(with < 1.02 * without, "%g with, %g without", with, without);
 }
 
+/* Of the samples that were run, how many it is asked for after so many passes. */
+static int known_after(hidden *factor, int passes)
+{
+    predictor p = fresh(FEATURES, SAMPLES + 1);
+    double x[FEATURES];
+    int known = 0;
+    for (int64_t i = 0; i < (int64_t)passes * SAMPLES; i++) {
+        draw(x, 0.3);
+        predict_learn(&p, x, i % SAMPLES, cost(&usual, x) * factor(i % SAMPLES));
+    }
+    for (int64_t id = 0; id < SAMPLES; id++)
+        known += predict_knows(&p, id);
+    CHECK(!predict_knows(&p, SAMPLES) && !predict_knows(&p, -1));
+    predict_fini(&p);
+    return known;
+}
+
+static void the_past_is_asked_where_it_was_right(void)
+{
+    seed(12);
+    CHECK(known_after(heavy_sample, 1) == 0);
+    CHECK(known_after(heavy_sample, 2) == SAMPLES);
+    CHECK(known_after(heavy_moment, 3) == 0);
+}
+
 static void the_past_takes_two_bytes_a_sample(void)
 {
     psti_mem_stats before, during;
@@ -375,6 +400,7 @@ int main(void)
     RUN(what_is_no_time_is_passed_over);
     RUN(the_past_helps_where_time_belongs_to_the_sample);
     RUN(the_past_does_no_harm_where_it_tells_nothing);
+    RUN(the_past_is_asked_where_it_was_right);
     RUN(the_past_takes_two_bytes_a_sample);
     return check_report();
 }
