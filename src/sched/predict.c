@@ -208,6 +208,10 @@ static void learn_features(predictor *p, const double *x, double base, double se
 
 /* ---- from the sample's own past -------------------------------------------------------------- */
 
+/* Entries are relative to what the features say: those made while that is being learned would
+ * mislead. */
+static const uint64_t PAST_FROM = 512;
+
 /* An entry: how often seen, up to 3, in two bits; above them the log, in 256ths. */
 static const double LOG_UNIT = 256, LOG_MOST = 31;
 
@@ -243,7 +247,8 @@ static void learn_trust(predict_trust *t, double then, double now, double base, 
 
 static void learn_past(predictor *p, int64_t id, double base, double seconds)
 {
-    if (!p->past || id < 0 || id >= p->samples || base <= 0 || seconds <= 0)
+    if (!p->past || id < 0 || id >= p->samples || base <= 0 || seconds <= 0 ||
+        p->learned < PAST_FROM)
         return;
     const int seen = seen_before(p, id);
     double now = psti_ln(seconds / base);
