@@ -144,9 +144,12 @@ class Case:
     bound_s: float
 
 
-def case_of(workload: Workload, machine: Machine, least: Least, drawn: bool) -> Case:
+def case_of(workload: Workload, machine: Machine, least: Least, drawn: bool, first: int | None = None) -> Case:
+    """From the number `first` on, or from half way between two runs."""
     count = workload.samples(least, machine)
     numbers = papers.between_runs(count, workload.share, workload.runs)
+    if first is not None:
+        numbers = range(first, first + count)
     hits = hits_of(workload, numbers, drawn)
     costs = papers.made_costs(count, workload.light_s * machine.scale, workload.heavy_s * machine.scale, hits, STAGES)
     totals = [sum(stages) for stages in costs]

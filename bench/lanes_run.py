@@ -1,12 +1,13 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""One loader under one consumer, for bench/lanes.py: prints waits and seconds as a JSON line.
+"""One loader under one consumer, for bench/lanes.py and lane_parts.py: prints waits and seconds as a JSON line.
 
     lanes_run.py penstock|torch SPEC
 
 SPEC is JSON, made by spec_of() in bench/lanes.py. The consumer takes a batch, then sleeps `step_s`. The clock starts
 when the loader may begin with the first sample: Penstock's before the job is opened, PyTorch's when its processes
-stand.
+stand. With `gated` Penstock's waits for a line on its input before that. Of several `passes` through the samples the
+last one is told.
 """
 import json
 import sys
@@ -68,12 +69,18 @@ def run_penstock(spec):
     options = scheduled(spec)
     data, numbers = penstock.Dataset(spec["data"]), range(spec["first"], spec["first"] + spec["samples"])
     with penstock.Engine(workers=spec["workers"], memory=256 << 20, cache=0) as engine:
-        begin = time.perf_counter()
+        if spec.get("gated"):
+            print(json.dumps({"stands": True}), flush=True)
+            sys.stdin.readline()
+        begin, cpu = time.perf_counter(), time.process_time()
         with penstock.Loader(data, spec["pipeline"], spec["batch"], sampler=numbers, engine=engine,
                              ready_depth=spec["depth"], reorder_window=spec["window"], epochs=spec["epochs"],
                              **options) as loader:
-            found = consume(iter(loader), lambda batch: batch.ids.tolist(), spec, begin)
+            for _ in range(spec.get("passes", 1)):
+                found = consume(iter(loader), lambda batch: batch.ids.tolist(), spec, begin)
+                begin = time.perf_counter()
             stats = loader.stats()
+    found["cpu_s"] = time.process_time() - cpu
     return {**found, "stats": {name: value for name, value in stats.items() if isinstance(value, (int, float))}}
 
 
