@@ -81,6 +81,8 @@ def case_of(setting: Setting, args: argparse.Namespace) -> lanes.Case:
     rate = lanes.ASKS * machine.workers / (one.light_s + one.share * one.heavy_s)
     if setting.paced:
         machine = replace(machine, scale=max(args.scale, rate / args.rate))
+    else:
+        least = replace(least, seconds=0.1 * least.seconds)  # cores bind long before the sleeping does
     return lanes.case_of(one, machine, least, setting.drawn, one.runs if setting.ends_slow else None)
 
 
