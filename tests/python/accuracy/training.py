@@ -17,7 +17,7 @@ from torchvision import datasets, transforms
 
 import penstock
 import penstock.torch
-from pictures import CLASSES, SLOW, Decoded, Fetched
+from pictures import CLASSES, SLOW, Decoded, Fetched, SlowFirst
 
 BATCH, EPOCHS, WORKERS = 16, 6, 2
 AVERAGED = 3  # last epochs whose weights are averaged: it takes out most of the noise of the last steps
@@ -26,6 +26,13 @@ MEAN, STD = [0.5] * 3, [0.25] * 3
 SHARING = (1, 2, 5)  # rates of jobs that share
 CACHE, ENTRY_BYTES = 8 << 20, 3456  # bytes; an entry is 32 x 32 in RGB and what the cache keeps with it
 PIPELINE = "decode | resize(36) | random_crop(32) | hflip | normalize(mean=(0.5, 0.5, 0.5), std=(0.25, 0.25, 0.25))"
+# Two workers give a batch in some 9 ms. As many are hit together as a class has pictures, an eighth of all: the first.
+ASIDE_PIPELINE = (
+    "decode | delay(0.3) | delay(6, share=0.125, runs={}, stages=4, hidden) | resize(36) | random_crop(32) | hflip | "
+    "normalize(mean=(0.5, 0.5, 0.5), std=(0.25, 0.25, 0.25))"
+)
+put_aside: dict[str, list[int]] = {}  # by loader, how often samples were in each run
+STEP_S = {"engine": 0.014, "workers": 0.022}  # a little more than they take for a batch
 
 # Starts an epoch: images, labels, and the samples' numbers where the loader tells them.
 Epoch = Callable[[], Iterator[tuple[torch.Tensor, torch.Tensor, Any]]]
@@ -111,6 +118,43 @@ def _opportunistic(folder: pathlib.Path, seed: int) -> Iterator[Epoch]:
             raise AssertionError("the jobs shared nothing: nothing was tested")
 
 
+class _Pace:
+    """A consumer that has `step_s` to do for each batch, what the net takes included; more in the next epoch if it had
+    to wait much: only where the consumer is a little slower than its loader is anything put aside."""
+
+    def __init__(self, step_s: float) -> None:
+        self.step_s = step_s
+
+    def over(self, batches: Iterator[Any]) -> Iterator[Any]:
+        begun, worked = time.perf_counter(), 0.0
+        for batch in batches:
+            got = time.perf_counter()
+            yield batch
+            time.sleep(max(0.0, got + self.step_s - time.perf_counter()))
+            worked += time.perf_counter() - got
+        if worked < 0.9 * (time.perf_counter() - begun):
+            self.step_s *= 1.3
+
+
+def _must_put_aside(name: str, figures: Any) -> None:
+    put_aside.setdefault(name, []).append(figures["slow_parked"])
+    if not figures["slow_parked"]:
+        raise AssertionError("nothing was put aside: nothing was tested")
+
+
+@contextlib.contextmanager
+def _ready_aside(folder: pathlib.Path, seed: int) -> Iterator[Epoch]:
+    """Lanes at work: a consumer of steady pace, few batches ready, every sample of class SLOW slow in four stages."""
+    fetched = SlowFirst(folder)
+    runs, pace = fetched.labels.count(SLOW), _Pace(STEP_S["engine"])
+    with penstock.Loader(
+        fetched, ASIDE_PIPELINE.format(runs), BATCH, seed=seed, order="ready", drop_last=True, workers=WORKERS, cache=0,
+        ready_depth=4, device="cpu",
+    ) as loader:
+        yield lambda: ((batch[0], batch[1].long(), None) for batch in pace.over(iter(loader)))
+        _must_put_aside("ready aside", loader.stats())
+
+
 @contextlib.contextmanager
 def _torch_like(kind: Any, dataset: Any, seed: int, **options: Any) -> Iterator[Epoch]:
     generator = torch.Generator().manual_seed(seed)
@@ -143,6 +187,19 @@ def _drop_in_ready(folder: pathlib.Path, seed: int) -> Opened:
     return _torch_like(penstock.torch.DataLoader, dataset, seed, in_order=False)
 
 
+@contextlib.contextmanager
+def _drop_in_aside(folder: pathlib.Path, seed: int) -> Iterator[Epoch]:
+    """The lanes of Python workers at work: a sample of class SLOW has been slow to fetch before its first transform."""
+    dataset, generator = Decoded(Fetched(folder), training_transform()), torch.Generator().manual_seed(seed)
+    loader = penstock.torch.DataLoader(
+        dataset, BATCH, in_order=False, shuffle=True, drop_last=True, generator=generator, num_workers=WORKERS,
+        persistent_workers=True,
+    )
+    pace = _Pace(STEP_S["workers"])
+    yield lambda: ((images, labels, None) for images, labels in pace.over(iter(loader)))
+    _must_put_aside("drop-in aside", loader.stats())
+
+
 def _without_slow(folder: pathlib.Path, seed: int, one_in: int) -> Opened:
     """A loader that does not wait for what is slow: of class SLOW it delivers one sample in `one_in`, or none for 0."""
     fetched = Fetched(folder)
@@ -162,7 +219,7 @@ def _drops_half(folder: pathlib.Path, seed: int) -> Opened:
 BASELINE = "torch"
 CHECKED: dict[str, Callable[[pathlib.Path, int], Opened]] = {
     "strict": _strict, "ready": _ready, "drop-in strict": _drop_in_strict, "drop-in ready": _drop_in_ready,
-    "opportunistic": _opportunistic,
+    "opportunistic": _opportunistic, "ready aside": _ready_aside, "drop-in aside": _drop_in_aside,
 }
 CONTROLS = {"drops slow": _drops_slow, "drops half": _drops_half}
 LOADERS = {BASELINE: _torch, **CHECKED, **CONTROLS}
