@@ -17,7 +17,7 @@ enum {
     FADE_AT = 2048   /* samples counted, when older ones begin to count less */
 };
 static const double TIMES_MEDIAN = 1.5; /* the least cut-off */
-static const double LEAST_NS = 100e3;   /* putting samples aside that take less would be felt */
+static const double LEAST_NS = 500e3;   /* below, others on the cores look like slow samples */
 static const double WIDE = 3;           /* P75 over the median: it lies among the slow ones */
 static const double SMALL_MASS = 0.4;   /* work above P75, below which P90 is taken */
 static const double LITTLE_LEFT = 0.25; /* of the cut-off: not worth being put aside for */
