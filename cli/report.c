@@ -140,6 +140,7 @@ static void json_measures(json *j, const report *r)
     json_uint(j, "evictions", r->stats.evictions);
     json_uint(j, "slow_samples", r->stats.slow_samples);
     json_uint(j, "slow_parked", r->stats.slow_parked);
+    json_uint(j, "stragglers", r->stats.stragglers);
     json_uint(j, "active_workers", r->stats.active_workers);
     json_uint(j, "slow_early", r->stats.slow_early);
     json_real(j, "prediction_error", (double)r->stats.prediction_error_ppm * 1e-6);

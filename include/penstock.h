@@ -540,7 +540,8 @@ typedef struct pst_job_stats {
     /* Samples met so far whose work passed the cut-off; how often one was put aside; the cut-off
      * now (0 = none). */
     uint64_t slow_samples, slow_parked, slow_cutoff_ns;
-    uint64_t slow_early;           /* of them begun before their turn */
+    uint64_t stragglers;           /* strict order: samples that all that may be ready waited for */
+    uint64_t slow_early;           /* of slow ones begun before their turn */
     uint64_t active_workers;       /* of the engine: that may work at once, by the tuner */
     uint64_t prediction_error_ppm; /* mean error of predicted work, of the mean work (0 = none) */
 } pst_job_stats;

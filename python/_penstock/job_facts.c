@@ -39,21 +39,14 @@ static int add_memory_stats(PyObject *dict, const pst_job_stats *s)
         const char *name;
         uint64_t value;
     } all[] = {
-        {"fresh_batches", s->fresh_batches},
-        {"cache_hits", s->cache_hits},
-        {"cache_misses", s->cache_misses},
-        {"cache_bytes", s->cache_bytes},
-        {"cache_entries", s->cache_entries},
-        {"preparations", s->preparations},
-        {"encoded_hits", s->encoded_hits},
-        {"decoded_hits", s->cache_hits},
-        {"augmented_hits", s->shared_hits},
-        {"evictions", s->evictions},
-        {"slow_samples", s->slow_samples},
-        {"slow_parked", s->slow_parked},
-        {"active_workers", s->active_workers},
-        {"slow_early", s->slow_early},
-        {"prediction_error_ppm", s->prediction_error_ppm},
+        {"fresh_batches", s->fresh_batches},   {"cache_hits", s->cache_hits},
+        {"cache_misses", s->cache_misses},     {"cache_bytes", s->cache_bytes},
+        {"cache_entries", s->cache_entries},   {"preparations", s->preparations},
+        {"encoded_hits", s->encoded_hits},     {"decoded_hits", s->cache_hits},
+        {"augmented_hits", s->shared_hits},    {"evictions", s->evictions},
+        {"slow_samples", s->slow_samples},     {"slow_parked", s->slow_parked},
+        {"active_workers", s->active_workers}, {"stragglers", s->stragglers},
+        {"slow_early", s->slow_early},         {"prediction_error_ppm", s->prediction_error_ppm},
     };
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
         if (pyp_dict_take(dict, all[i].name, number(all[i].value)) < 0)

@@ -369,6 +369,7 @@ int psti_feed_next(psti_feed *feed, int64_t timeout_ns, pst_batch **out)
         pthread_mutex_lock(&pool->lock);
         pool_pump_locked(pool);
         const int rc = take_locked(feed, out);
+        feed->wanted = rc == WAIT;
         if (rc == WAIT)
             tuner_waits_locked(feed);
         if (rc == 1) {
@@ -482,6 +483,7 @@ void psti_feed_stats(psti_feed *feed, pst_job_stats *out)
     out->slow_samples = feed->lanes.slow;
     out->slow_parked = feed->lanes.parks;
     out->active_workers = (uint64_t)pool->tuner.active;
+    out->stragglers = feed->stragglers;
     out->slow_early = feed->foresight.started_early;
     out->prediction_error_ppm = (uint64_t)(1e6 * predict_error(&feed->foresight.predictor));
     const uint64_t cutoff = atomic_load_explicit(&feed->lanes.cutoff_ns, memory_order_relaxed);

@@ -6,6 +6,8 @@
 
 #include "sched/sched_priv.h"
 
+static const double STRAGGLES = 4; /* times what samples take on average */
+
 /* Makes a complete batch ready. The caller is the one that completed it, so nobody else writes to
  * it. */
 static void seal_and_publish(psti_feed *feed, pst_batch *block)
@@ -141,6 +143,18 @@ static void skip_locked(run *r, int64_t position, int64_t share, bool valid, pst
         out_of_memory_locked(r);
     if (feed->spec.hooks.skipped)
         feed->spec.hooks.skipped(feed->spec.hooks.user, r->number, position, share, err);
+}
+
+/* In strict order a sample may take longer than all that may be prepared meanwhile: the consumer
+ * waits, everything else is ready, and no other sample is under way. */
+static void note_straggler_locked(const task *t)
+{
+    psti_feed *feed = t->feed;
+    const run *r = t->run;
+    if (feed->wanted && r == feed->runs && r->inflight == 0 && !feed->runnable &&
+        1e-9 * (double)t->took_ns > STRAGGLES * feed->took_s &&
+        feed->outstanding + feed->spec.batch > block_samples_max_locked(feed))
+        feed->stragglers++;
 }
 
 /* ---- QUEUE: in share order
@@ -284,6 +298,7 @@ static bool queue_direct(worker *w, task *t)
     r->frontier++;
     errands todo = {0};
     advance_locked(r, &todo);
+    note_straggler_locked(t);
     pthread_mutex_unlock(&feed->pool->lock);
     write_outputs(feed, t, w, block, slot);
     pthread_mutex_lock(&feed->pool->lock);
@@ -356,6 +371,7 @@ static void fixed_sample(worker *w, task *t, const pst_error *err)
         block->error_slot = t->slot;
     }
     t->run->inflight--;
+    note_straggler_locked(t);
     pst_batch *complete = filled_locked(block, 1);
     pthread_mutex_unlock(&feed->pool->lock);
     if (complete)

@@ -317,6 +317,9 @@ struct psti_feed {
     bool listed;             /* psti_feed_memory was asked: the ring stays as it is */
     uint64_t full_ns;        /* when as much as may be was ready; 0 = not since the ring grew */
     uint64_t slack_ns;       /* the same, for lanes; 0 = never */
+    bool wanted;             /* the consumer waits */
+    uint64_t stragglers;     /* statistics: see place.c */
+    double took_s;           /* by a sample; a running mean */
     uint64_t fixed_most;     /* what fixed_bytes would be if bytes were not short */
     uint64_t fixed_bytes;    /* of the budget's fixed part: ring and listing */
     bool stages;             /* samples may wait in records */

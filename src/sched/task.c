@@ -404,6 +404,7 @@ void task_count_locked(worker *w, task *t)
 {
     psti_feed *feed = t->feed;
     task_count_stages_locked(w, feed);
+    running_mean(&feed->took_s, 1e-9 * (double)t->took_ns);
     foresight_learn_locked(feed, t);
     lane_learn_locked(feed, t);
     feed->read_ns += t->read_ns;

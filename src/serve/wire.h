@@ -119,6 +119,7 @@ enum {
     X(slow_samples)                                                                                \
     X(slow_parked)                                                                                 \
     X(slow_cutoff_ns)                                                                              \
+    X(stragglers)                                                                                  \
     X(slow_early)                                                                                  \
     X(active_workers)                                                                              \
     X(prediction_error_ppm)

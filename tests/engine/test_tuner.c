@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The tuner, as its users see it: a consumer that takes batches in bursts gets more of them ready,
  * workers that nobody needs are given back and come again when somebody waits, and what the caller
- * fixed stays. */
+ * fixed stays; and what no tuning helps against, samples that hold up all others in strict order,
+ * is counted. */
 #include <time.h>
 
 #include "check.h"
@@ -118,6 +119,24 @@ static void workers_are_given_back_and_come_again(void)
     pst_engine_free(engine);
 }
 
+/* Two samples of an epoch take longer than all that may be prepared meanwhile. */
+static void stragglers_are_counted(void)
+{
+    for (int skip = 0; skip < 2; skip++) {
+        pst_engine *engine = kit_engine(3, 64 << 20);
+        pst_job_options o =
+            kit_options("decode | center_crop(8) | delay(200, share=0.02083, runs=1)", BATCH, 3, 1);
+        o.sampler = PST_SEQUENTIAL;
+        o.ready_depth = 2;
+        o.on_error = skip ? PST_SKIP : PST_RAISE;
+        pst_job *job = kit_job(engine, data, &o);
+        take(job, IMAGES / BATCH);
+        CHECKF(stats_of(job).stragglers == 2, "%llu", (unsigned long long)stats_of(job).stragglers);
+        pst_job_close(job);
+        pst_engine_free(engine);
+    }
+}
+
 int main(void)
 {
     folder = kit_folder();
@@ -128,6 +147,7 @@ int main(void)
     RUN(a_tight_budget_keeps_the_ring);
     RUN(a_ring_that_was_listed_stays);
     RUN(workers_are_given_back_and_come_again);
+    RUN(stragglers_are_counted);
     pst_dataset_close(data);
     kit_remove(folder);
     return check_report();
