@@ -18,7 +18,9 @@ static pst_dataset *data;
 
 static pst_job_options options(const char *pipeline)
 {
-    return kit_options(pipeline, BATCH, 3, 0);
+    pst_job_options o = kit_options(pipeline, BATCH, 3, 0);
+    o.ready_depth = 4; /* left open, the ring may grow */
+    return o;
 }
 
 static int said;
