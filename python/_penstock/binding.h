@@ -24,6 +24,7 @@ struct source;
 typedef struct module_state {
     struct source
         *sources; /* objects that read for datasets, see source.h; each leaves by itself */
+    int ends;     /* the interpreter does: their functions are not called any more */
     PyTypeObject *engine_type, *dataset_type, *job_type, *batch_type, *view_type;
     PyTypeObject *prep_type, *seeder_type;
     PyObject *error, *pipeline_error, *state_error, *data_error, *setting_error;

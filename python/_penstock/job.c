@@ -307,6 +307,18 @@ static int64_t slice_until(double end)
     return left_ns > 0 ? (int64_t)left_ns : 0;
 }
 
+/* The interpreter ends. Only daemon threads are left beside the main one; what such a thread would
+ * raise now it would say in the middle of that, which can abort the process. It does not get to. */
+static void rest_at_the_end(void)
+{
+    const struct timespec longer = {.tv_sec = 5};
+    if (gettid() == getpid())
+        return;
+    PyThreadState *thread = PyEval_SaveThread();
+    nanosleep(&longer, NULL);
+    PyEval_RestoreThread(thread);
+}
+
 /* next(turn, timeout=0): a Batch, or None when the turn is over; TimeoutError after so many
  * seconds, 0 = never */
 static PyObject *job_next(PyObject *self, PyObject *args)
@@ -330,6 +342,8 @@ static PyObject *job_next(PyObject *self, PyObject *args)
             return pyp_batch_take(pyp_state(self), batch);
         if (rc == 0)
             Py_RETURN_NONE;
+        if (rc != -ETIMEDOUT && pyp_state(self)->ends)
+            rest_at_the_end();
         if (rc != -ETIMEDOUT)
             return raise_error(self, &err, rc == -ECANCELED ? PST_ECLOSED : rc);
         if (PyErr_CheckSignals() < 0)

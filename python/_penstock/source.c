@@ -321,6 +321,7 @@ PyObject *pyp_sources_end(PyObject *module, PyObject *unused)
 {
     (void)unused;
     module_state *st = PyModule_GetState(module);
+    st->ends = 1;
     for (source *s = st->sources; s != NULL; s = s->next)
         atomic_store(&s->over, 1);
     for (source *s = st->sources; s != NULL;) {
