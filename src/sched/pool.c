@@ -230,7 +230,8 @@ static void *work_loop(void *arg)
         pthread_mutex_lock(&pool->lock);
         const uint64_t now = psti_now_ns();
         tuner_ends_locked(pool, now);
-        turn_used_locked(pool, feed, now - since);
+        if (ended)
+            turn_used_locked(pool, feed);
         if (ended)
             task_done_locked(t);
     }

@@ -335,7 +335,7 @@ struct psti_feed {
      * for; under way. */
     bool epoch_wanted, epoch_making;
     int64_t inflight;
-    uint64_t used_ns; /* of workers' time; counted with the first of a job's ranks */
+    uint64_t used;    /* of workers' time; counted with the first of a job's ranks */
     uint64_t refused; /* the last of pool->ahead_rounds in which nothing of it could be sent */
     pst_error error;
 
@@ -435,8 +435,8 @@ struct psti_pool {
     double read_s;   /* per byte */
     double io_price; /* of a second of reading, of one second of work; 0..1 */
     psti_feed *feeds;
-    psti_feed *turn;  /* whose task is taken next */
-    uint64_t used_ns; /* of workers' time, by the job that was served last; see turn.c */
+    psti_feed *turn; /* whose task is taken next */
+    uint64_t used;   /* of workers' time, by the job that was served last; see turn.c */
     task *tasks, *free_tasks;
     int task_count, inflight;
     tuner tuner;
@@ -534,6 +534,7 @@ void task_count_locked(worker *w,
 int window_open(psti_feed *feed);                         /* 0 or -ENOMEM */
 uint64_t window_start_locked(psti_feed *feed);            /* one more was started: its number */
 void window_done_locked(psti_feed *feed, uint64_t start); /* it is delivered, or bad */
+bool window_has_cell_locked(const psti_feed *feed);       /* another could be noted */
 bool window_has_room_locked(const psti_feed *feed);       /* another may start */
 /* Whether it may have been overtaken by such a part of R. */
 bool window_passed_locked(const psti_feed *feed, uint64_t start, double part);
@@ -548,7 +549,7 @@ void tuner_look_locked(psti_feed *feed);  /* a batch of it was handed over */
 
 /* turn.c: whose turn it is */
 task *turn_take_locked(psti_pool *pool, worker *w);
-void turn_used_locked(psti_pool *pool, psti_feed *feed, uint64_t ns);
+void turn_used_locked(psti_pool *pool, psti_feed *feed); /* a sample's worth of workers' time */
 void turn_join_locked(psti_feed *feed);
 
 /* lane.c: slow samples leave the fast lane */

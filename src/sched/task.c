@@ -154,7 +154,7 @@ static bool window_open_locked(psti_feed *feed, const run *r)
         feed->full_ns = feed->slack_ns = psti_now_ns();
         return false;
     }
-    if (!stage_open_locked(feed, r))
+    if (!stage_open_locked(feed, r) || !window_has_cell_locked(feed))
         return false;
     if (feed->spec.mode == PST_ORDER_READY) {
         if (window_has_room_locked(feed))

@@ -5,7 +5,9 @@
  * others gets more of the workers, and holds nobody up. Under pool->lock. */
 #include "sched/sched_priv.h"
 
-static const uint64_t QUANTUM_NS = 2000000; /* that a job may be ahead of another */
+static const uint64_t QUANTUM =
+    2000000;                   /* two samples of the cheapest job, that one may be ahead */
+static const double EQUAL = 3; /* times what the cheapest takes is about as cheap */
 
 /* ---- ranks of one job ------------------------------------------------------------------------ */
 
@@ -79,24 +81,24 @@ static uint64_t least_used_locked(const psti_pool *pool)
 {
     uint64_t least = UINT64_MAX;
     for (const psti_feed *f = pool->feeds; f; f = f->next)
-        if (f->used_ns < least)
-            least = f->used_ns;
+        if (f->used < least)
+            least = f->used;
     return least;
 }
 
 /* A job that has nothing to do saves nothing up. */
 static void lift_locked(psti_feed *feed)
 {
-    if (feed->used_ns < feed->pool->used_ns)
-        feed->used_ns = feed->pool->used_ns;
+    if (feed->used < feed->pool->used)
+        feed->used = feed->pool->used;
 }
 
 static task *took_locked(psti_feed *feed, task *t)
 {
     psti_pool *pool = feed->pool;
     const psti_feed *head = head_locked(feed);
-    if (head->used_ns > pool->used_ns)
-        pool->used_ns = head->used_ns;
+    if (head->used > pool->used)
+        pool->used = head->used;
     pool->turn = feed->next ? feed->next : pool->feeds;
     return t;
 }
@@ -107,7 +109,7 @@ static task *round_locked(psti_pool *pool, look at, worker *w, uint64_t most, bo
     psti_feed *feed = pool->turn ? pool->turn : pool->feeds;
     for (psti_feed *first = feed; feed;) {
         psti_feed *after = feed->next ? feed->next : pool->feeds;
-        if ((head_locked(feed)->used_ns > most) == others) {
+        if ((head_locked(feed)->used > most) == others) {
             psti_feed *needy = neediest_locked(feed);
             task *t = take_of_locked(needy, at, w);
             if (!t && needy != feed)
@@ -127,7 +129,7 @@ static task *take_at_locked(psti_pool *pool, look at, worker *w)
     psti_feed *only = pool->feeds;
     if (only && !only->next)
         return take_of_locked(only, at, w);
-    const uint64_t most = only ? least_used_locked(pool) + QUANTUM_NS : 0;
+    const uint64_t most = only ? least_used_locked(pool) + QUANTUM : 0;
     task *t = round_locked(pool, at, w, most, false);
     return t ? t : round_locked(pool, at, w, most, true);
 }
@@ -141,14 +143,25 @@ task *turn_take_locked(psti_pool *pool, worker *w)
     return t;
 }
 
-void turn_used_locked(psti_pool *pool, psti_feed *feed, uint64_t ns)
+/* What a sample of the feed takes, beside the cheapest job's. Jobs that are about equal take turns:
+ * by the clock, the one that others interrupt would get less. */
+static double dearness_locked(const psti_pool *pool, const psti_feed *feed)
+{
+    double least = feed->took_s;
+    for (const psti_feed *f = pool->feeds; f; f = f->next)
+        if (f->took_s > 0 && f->took_s < least)
+            least = f->took_s;
+    return least > 0 && feed->took_s > EQUAL * least ? feed->took_s / least : 1;
+}
+
+void turn_used_locked(psti_pool *pool, psti_feed *feed)
 {
     for (psti_feed *f = pool->feeds; f && pool->feeds->next; f = f->next)
         if (f == feed) /* it is still there */
-            head_locked(feed)->used_ns += ns;
+            head_locked(feed)->used += (uint64_t)(1e6 * dearness_locked(pool, feed));
 }
 
 void turn_join_locked(psti_feed *feed)
 {
-    feed->used_ns = feed->pool->used_ns;
+    feed->used = feed->pool->used;
 }

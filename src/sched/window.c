@@ -28,7 +28,7 @@ int window_open(psti_feed *feed)
     feed->window = wide > least ? wide : least;
     /* A start that is not delivered keeps its cell to itself: what was started after the oldest was
      * delivered since or is outstanding, at most R and what completes a batch. */
-    feed->start_cells = (uint64_t)(feed->window + 2 * batch + 1);
+    feed->start_cells = (uint64_t)(feed->window + 4 * batch + 64);
     feed->born = psti_calloc(PSTI_MEM_SCHED, (size_t)feed->start_cells, sizeof *feed->born);
     return feed->born ? 0 : -ENOMEM;
 }
@@ -60,6 +60,11 @@ void window_done_locked(psti_feed *feed, uint64_t start)
 static int64_t overtaken_locked(const psti_feed *feed, uint64_t start)
 {
     return (int64_t)(delivered(feed) - feed->born[start % feed->start_cells]) + feed->outstanding;
+}
+
+bool window_has_cell_locked(const psti_feed *feed)
+{
+    return !feed->born || feed->start_next - feed->start_base + 1 < feed->start_cells;
 }
 
 /* One batch is kept back: it may be needed to complete the open batch. */
