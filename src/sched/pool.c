@@ -12,7 +12,7 @@
 #include "sched/sched_priv.h"
 
 enum { HEAP_MMAP = 1 << 20, HEAP_TRIM = 256 << 10 };
-enum { SLOW_MOST = 512 }; /* samples in slow lanes */
+enum { SLOW_MOST = 256 }; /* samples in slow lanes */
 
 /* ---- budget ---------------------------------------------------------------------------------- */
 

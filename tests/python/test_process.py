@@ -303,7 +303,8 @@ def loop_without_growth(photos, rounds: int, slack_bytes: int) -> None:
 
 
 def test_thirty_loaders_leave_nothing_behind(photos):
-    loop_without_growth(photos, 30, 16 << 20)
+    kept = 128 if "libasan" in os.environ.get("LD_PRELOAD", "") else 16  # it keeps what was freed for a while
+    loop_without_growth(photos, 30, kept << 20)
 
 
 @pytest.mark.long
