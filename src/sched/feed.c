@@ -175,7 +175,6 @@ int psti_feed_open(psti_pool *pool, const psti_feed_spec *spec, psti_feed **out,
     pthread_mutex_lock(&pool->lock);
     if (rc == 0)
         rc = open_ring_locked(feed, err);
-    turn_join_locked(feed);
     feed->next = pool->feeds;
     pool->feeds = feed;
     feed->started = rc == 0;

@@ -222,7 +222,6 @@ static void *work_loop(void *arg)
             pool->starved_ns += since ? psti_now_ns() - since : 0;
             continue;
         }
-        psti_feed *feed = t->feed;
         const uint64_t since = psti_now_ns();
         tuner_begins_locked(pool, since);
         pthread_mutex_unlock(&pool->lock);
@@ -230,8 +229,6 @@ static void *work_loop(void *arg)
         pthread_mutex_lock(&pool->lock);
         const uint64_t now = psti_now_ns();
         tuner_ends_locked(pool, now);
-        if (ended)
-            turn_used_locked(pool, feed);
         if (ended)
             task_done_locked(t);
     }

@@ -335,7 +335,6 @@ struct psti_feed {
      * for; under way. */
     bool epoch_wanted, epoch_making;
     int64_t inflight;
-    uint64_t used;    /* of workers' time; counted with the first of a job's ranks */
     uint64_t refused; /* the last of pool->ahead_rounds in which nothing of it could be sent */
     pst_error error;
 
@@ -436,7 +435,6 @@ struct psti_pool {
     double io_price; /* of a second of reading, of one second of work; 0..1 */
     psti_feed *feeds;
     psti_feed *turn; /* whose task is taken next */
-    uint64_t used;   /* of workers' time, by the job that was served last; see turn.c */
     task *tasks, *free_tasks;
     int task_count, inflight;
     tuner tuner;
@@ -549,8 +547,6 @@ void tuner_look_locked(psti_feed *feed);  /* a batch of it was handed over */
 
 /* turn.c: whose turn it is */
 task *turn_take_locked(psti_pool *pool, worker *w);
-void turn_used_locked(psti_pool *pool, psti_feed *feed); /* a sample's worth of workers' time */
-void turn_join_locked(psti_feed *feed);
 
 /* lane.c: slow samples leave the fast lane */
 enum { LANE_PARKED = 2 };

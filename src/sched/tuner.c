@@ -76,7 +76,7 @@ static void all_back_locked(psti_pool *pool, uint64_t now)
  * that is called back too late is late by a slow sample. */
 static bool is_uneven_locked(const psti_pool *pool)
 {
-    bool uneven = false;
+    bool uneven = pool->feeds && pool->feeds->next; /* jobs come and go, too */
     for (const psti_feed *f = pool->feeds; f; f = f->next)
         uneven |= f->lanes.uneven;
     return uneven;

@@ -1,13 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Whose turn it is. Jobs share the workers' time evenly, whatever their samples take: a worker goes
- * to a job that has had least of it. Ranks of one job step together, so they are one job here, and
- * within it the rank that has least ready comes first: a rank with more slow samples than the
- * others gets more of the workers, and holds nobody up. Under pool->lock. */
+ * Whose turn it is. Jobs take turns, sample by sample. Ranks of one job step together, so where it
+ * is the turn of one, the rank that has least ready comes first: a rank with more slow samples than
+ * the others gets more of the workers, and holds nobody up. Under pool->lock. */
 #include "sched/sched_priv.h"
-
-static const uint64_t QUANTUM =
-    2000000;                   /* two samples of the cheapest job, that one may be ahead */
-static const double EQUAL = 3; /* times what the cheapest takes is about as cheap */
 
 /* ---- ranks of one job ------------------------------------------------------------------------ */
 
@@ -17,15 +12,6 @@ static bool same_job(const psti_feed *a, const psti_feed *b)
            (a->spec.world > 1 && a->spec.world == b->spec.world && a->spec.rank != b->spec.rank &&
             a->spec.data == b->spec.data && a->spec.seed == b->spec.seed &&
             a->spec.batch == b->spec.batch && a->spec.mode == b->spec.mode);
-}
-
-/* The feed that counts for all ranks of its job. */
-static psti_feed *head_locked(psti_feed *feed)
-{
-    psti_feed *head = feed->pool->feeds;
-    while (feed->spec.world > 1 && head && !same_job(head, feed))
-        head = head->next;
-    return feed->spec.world > 1 && head ? head : feed;
 }
 
 static int64_t ready(const psti_feed *feed)
@@ -77,61 +63,22 @@ static task *take_of_locked(psti_feed *feed, look at, worker *w)
     }
 }
 
-static uint64_t least_used_locked(const psti_pool *pool)
-{
-    uint64_t least = UINT64_MAX;
-    for (const psti_feed *f = pool->feeds; f; f = f->next)
-        if (f->used < least)
-            least = f->used;
-    return least;
-}
-
-/* A job that has nothing to do saves nothing up. */
-static void lift_locked(psti_feed *feed)
-{
-    if (feed->used < feed->pool->used)
-        feed->used = feed->pool->used;
-}
-
-static task *took_locked(psti_feed *feed, task *t)
-{
-    psti_pool *pool = feed->pool;
-    const psti_feed *head = head_locked(feed);
-    if (head->used > pool->used)
-        pool->used = head->used;
-    pool->turn = feed->next ? feed->next : pool->feeds;
-    return t;
-}
-
-/* One round over the feeds: those that have had little of the workers' time, or the others. */
-static task *round_locked(psti_pool *pool, look at, worker *w, uint64_t most, bool others)
+static task *take_at_locked(psti_pool *pool, look at, worker *w)
 {
     psti_feed *feed = pool->turn ? pool->turn : pool->feeds;
     for (psti_feed *first = feed; feed;) {
         psti_feed *after = feed->next ? feed->next : pool->feeds;
-        if ((head_locked(feed)->used > most) == others) {
-            psti_feed *needy = neediest_locked(feed);
-            task *t = take_of_locked(needy, at, w);
-            if (!t && needy != feed)
-                t = take_of_locked(needy = feed, at, w);
-            if (t)
-                return took_locked(needy, t);
-            if (at == LOOK_NEXT)
-                lift_locked(feed);
+        psti_feed *needy = neediest_locked(feed);
+        task *t = take_of_locked(needy, at, w);
+        if (!t && needy != feed)
+            t = take_of_locked(feed, at, w);
+        if (t) {
+            pool->turn = after;
+            return t;
         }
         feed = after == first ? NULL : after;
     }
     return NULL;
-}
-
-static task *take_at_locked(psti_pool *pool, look at, worker *w)
-{
-    psti_feed *only = pool->feeds;
-    if (only && !only->next)
-        return take_of_locked(only, at, w);
-    const uint64_t most = only ? least_used_locked(pool) + QUANTUM : 0;
-    task *t = round_locked(pool, at, w, most, false);
-    return t ? t : round_locked(pool, at, w, most, true);
 }
 
 task *turn_take_locked(psti_pool *pool, worker *w)
@@ -141,27 +88,4 @@ task *turn_take_locked(psti_pool *pool, worker *w)
         if (pool->parked || at == LOOK_RUNNABLE || at == LOOK_NEXT)
             t = take_at_locked(pool, at, w);
     return t;
-}
-
-/* What a sample of the feed takes, beside the cheapest job's. Jobs that are about equal take turns:
- * by the clock, the one that others interrupt would get less. */
-static double dearness_locked(const psti_pool *pool, const psti_feed *feed)
-{
-    double least = feed->took_s;
-    for (const psti_feed *f = pool->feeds; f; f = f->next)
-        if (f->took_s > 0 && f->took_s < least)
-            least = f->took_s;
-    return least > 0 && feed->took_s > EQUAL * least ? feed->took_s / least : 1;
-}
-
-void turn_used_locked(psti_pool *pool, psti_feed *feed)
-{
-    for (psti_feed *f = pool->feeds; f && pool->feeds->next; f = f->next)
-        if (f == feed) /* it is still there */
-            head_locked(feed)->used += (uint64_t)(1e6 * dearness_locked(pool, feed));
-}
-
-void turn_join_locked(psti_feed *feed)
-{
-    feed->used = feed->pool->used;
 }
