@@ -119,13 +119,6 @@ void lane_pace_locked(psti_feed *feed)
     l->pace_samples = feed->samples;
 }
 
-/* Samples in batches, not handed over. */
-static int64_t ready_locked(const psti_feed *feed)
-{
-    const int64_t ready = feed->outstanding - feed->inflight;
-    return ready > 0 ? ready : 0;
-}
-
 /* Whether as much as may be was ready of late: then work can be put off. Where the consumer takes
  * whatever comes there is nothing to gain, and batches keep the mix that chance gives them. */
 bool lane_has_slack_locked(const psti_feed *feed)
@@ -138,14 +131,14 @@ bool lane_has_slack_locked(const psti_feed *feed)
 /* Seconds that what is ready will last. */
 static double cover_locked(const psti_feed *feed)
 {
-    return feed->lanes.pace > 0 ? (double)ready_locked(feed) / feed->lanes.pace : INFINITY;
+    return feed->lanes.pace > 0 ? (double)feed_ready(feed) / feed->lanes.pace : INFINITY;
 }
 
 /* So little is ready that it may run out before a worker that takes a slow sample is back. */
 static bool is_low_locked(const psti_feed *feed)
 {
     return cover_locked(feed) < 1.5 * slice_locked(&feed->lanes) ||
-           4 * ready_locked(feed) < 3 * block_samples_max_locked(feed);
+           4 * feed_ready(feed) < 3 * block_samples_max_locked(feed);
 }
 
 static int workers_of_locked(const psti_feed *feed)

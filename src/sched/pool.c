@@ -222,13 +222,11 @@ static void *work_loop(void *arg)
             pool->starved_ns += since ? psti_now_ns() - since : 0;
             continue;
         }
-        const uint64_t since = psti_now_ns();
-        tuner_begins_locked(pool, since);
+        tuner_begins_locked(pool, psti_now_ns());
         pthread_mutex_unlock(&pool->lock);
         const bool ended = task_run(w, t);
         pthread_mutex_lock(&pool->lock);
-        const uint64_t now = psti_now_ns();
-        tuner_ends_locked(pool, now);
+        tuner_ends_locked(pool, psti_now_ns());
         if (ended)
             task_done_locked(t);
     }

@@ -571,6 +571,12 @@ void lane_back_locked(task *t); /* it was */
  */
 typedef enum lane_turn { LANE_ENDS, LANE_FIRST, LANE_LAST } lane_turn;
 task *lane_take_locked(psti_feed *feed, lane_turn turn);
+/* Samples in batches, not handed over. */
+static inline int64_t feed_ready(const psti_feed *feed)
+{
+    const int64_t ready = feed->outstanding - feed->inflight;
+    return ready > 0 ? ready : 0;
+}
 /* Samples that are ready, or will be without having been slow, or only wait for room. */
 static inline int64_t lane_outstanding(const psti_feed *feed)
 {

@@ -87,12 +87,13 @@ static void give_back_locked(psti_pool *pool, uint64_t now, uint64_t elapsed)
 {
     tuner *t = &pool->tuner;
     const double busy = (double)(t->busy_ns - t->seen_busy_ns) / (double)elapsed;
-    if (is_uneven_locked(pool))
+    if (is_uneven_locked(pool)) {
         t->active = pool->worker_count;
-    else if (now - t->least_ns > MEMORY_NS)
+        return;
+    }
+    if (now - t->least_ns > MEMORY_NS)
         t->least = 1;
-    if (is_uneven_locked(pool) || now - t->short_ns < CALM_NS || busy > BUSY * t->active ||
-        t->active <= t->least)
+    if (now - t->short_ns < CALM_NS || busy > BUSY * t->active || t->active <= t->least)
         return;
     const int needed = (int)(busy / BUSY) + 1;
     const int step = (t->active - needed) / 4;
@@ -173,7 +174,7 @@ void tuner_look_locked(psti_feed *feed)
     psti_pool *pool = feed->pool;
     tuner *t = &pool->tuner;
     const uint64_t now = psti_now_ns(), elapsed = now - t->looked_ns;
-    if (2 * (feed->outstanding - feed->inflight) < block_samples_max_locked(feed))
+    if (2 * feed_ready(feed) < block_samples_max_locked(feed))
         all_back_locked(pool, now); /* before it has to wait */
     if (elapsed < LOOK_NS)
         return;

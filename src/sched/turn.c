@@ -14,14 +14,10 @@ static bool same_job(const psti_feed *a, const psti_feed *b)
             a->spec.batch == b->spec.batch && a->spec.mode == b->spec.mode);
 }
 
-static int64_t ready(const psti_feed *feed)
-{
-    return feed->outstanding - feed->inflight;
-}
-
 static bool needs_more(const psti_feed *a, const psti_feed *b)
 {
-    return ready(a) != ready(b) ? ready(a) < ready(b) : a->inflight < b->inflight;
+    const int64_t one = feed_ready(a), other = feed_ready(b);
+    return one != other ? one < other : a->inflight < b->inflight;
 }
 
 static psti_feed *neediest_locked(psti_feed *feed)

@@ -61,7 +61,7 @@ def test_a_feed_runs_with_them(feed, photos, tmp_path, name, machine, expected):
     report = feed(photos, "--max-batches", 2, env={"PENSTOCK_QUOTA_ROOT": str(root)}).report
     settings = report["settings"]
     assert (settings["cpus"], settings["workers"], settings["memory_bytes"]) == (expected[0], expected[2], expected[3])
-    assert settings["order"] == "strict" and settings["ready_depth"] == 4
+    assert settings["order"] == "strict" and 4 <= settings["ready_depth"] <= 16
     assert report["batches"] == 2 and report["peak_bytes"] <= settings["memory_bytes"]
 
 
