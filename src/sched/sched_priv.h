@@ -532,7 +532,6 @@ void task_count_locked(worker *w,
 int window_open(psti_feed *feed);                         /* 0 or -ENOMEM */
 uint64_t window_start_locked(psti_feed *feed);            /* one more was started: its number */
 void window_done_locked(psti_feed *feed, uint64_t start); /* it is delivered, or bad */
-bool window_has_cell_locked(const psti_feed *feed);       /* another could be noted */
 bool window_has_room_locked(const psti_feed *feed);       /* another may start */
 /* Whether it may have been overtaken by such a part of R. */
 bool window_passed_locked(const psti_feed *feed, uint64_t start, double part);

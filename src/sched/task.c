@@ -154,14 +154,16 @@ static bool window_open_locked(psti_feed *feed, const run *r)
         feed->full_ns = feed->slack_ns = psti_now_ns();
         return false;
     }
-    if (!stage_open_locked(feed, r) || !window_has_cell_locked(feed))
+    if (!stage_open_locked(feed, r))
         return false;
     if (feed->spec.mode == PST_ORDER_READY) {
         if (window_has_room_locked(feed))
             return true;
-        /* The open batch may hold the oldest sample: what completes it may always start. */
+        /* The open batch may hold the oldest sample: what completes it may always start. Not while
+         * another batch is full and still written to: the oldest may be in that one. */
         const int64_t coming = r->inflight + (r->open ? r->open->placed : 0);
-        return r == feed->runs && coming < feed->spec.batch;
+        return r == feed->runs && coming < feed->spec.batch &&
+               r->published + (r->open != NULL) == r->opened;
     }
     return feed->way != QUEUE || r->next_share - r->frontier < r->cell_count;
 }

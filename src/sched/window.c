@@ -26,9 +26,9 @@ int window_open(psti_feed *feed)
     const int64_t batch = feed->spec.batch, least = 4 * batch;
     const int64_t wide = feed->spec.window > 0 ? feed->spec.window : default_window(feed);
     feed->window = wide > least ? wide : least;
-    /* A start that is not delivered keeps its cell to itself: what was started after the oldest was
-     * delivered since or is outstanding, at most R and what completes a batch. */
-    feed->start_cells = (uint64_t)(feed->window + 4 * batch + 64);
+    /* What was started after the oldest was delivered since or is outstanding: at most R and what
+     * completes a batch. Only bad samples, which are neither, can make it more. */
+    feed->start_cells = (uint64_t)(feed->window + 2 * batch + 1);
     feed->born = psti_calloc(PSTI_MEM_SCHED, (size_t)feed->start_cells, sizeof *feed->born);
     return feed->born ? 0 : -ENOMEM;
 }
@@ -38,8 +38,26 @@ static uint64_t delivered(const psti_feed *feed)
     return feed->samples + feed->pads;
 }
 
+/* Without memory for it the oldest is forgotten, and may come later than R. */
+static void grow_locked(psti_feed *feed)
+{
+    const uint64_t cells = 2 * feed->start_cells;
+    uint64_t *born = psti_calloc(PSTI_MEM_SCHED, (size_t)cells, sizeof *born);
+    if (!born) {
+        feed->start_base++;
+        return;
+    }
+    for (uint64_t i = feed->start_base; i < feed->start_next; i++)
+        born[i % cells] = feed->born[i % feed->start_cells];
+    psti_free(feed->born);
+    feed->born = born;
+    feed->start_cells = cells;
+}
+
 uint64_t window_start_locked(psti_feed *feed)
 {
+    if (feed->born && feed->start_next - feed->start_base == feed->start_cells)
+        grow_locked(feed);
     const uint64_t start = feed->start_next++;
     if (feed->born)
         feed->born[start % feed->start_cells] = delivered(feed);
@@ -60,11 +78,6 @@ void window_done_locked(psti_feed *feed, uint64_t start)
 static int64_t overtaken_locked(const psti_feed *feed, uint64_t start)
 {
     return (int64_t)(delivered(feed) - feed->born[start % feed->start_cells]) + feed->outstanding;
-}
-
-bool window_has_cell_locked(const psti_feed *feed)
-{
-    return !feed->born || feed->start_next - feed->start_base + 1 < feed->start_cells;
 }
 
 /* One batch is kept back: it may be needed to complete the open batch. */

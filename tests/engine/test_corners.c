@@ -2,6 +2,8 @@
  * Corners of the scheduler that random driving seldom reaches: budgets that samples of unknown size
  * fill, slow samples in ready order, ranks that have nothing good left, states after skips. */
 #include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -169,6 +171,75 @@ static void a_slow_sample_stays_within_the_reorder_window(void)
     kit_remove(folder);
 }
 
+static atomic_bool hogs_end;
+
+static void *hog(void *unused)
+{
+    (void)unused;
+    while (!atomic_load_explicit(&hogs_end, memory_order_relaxed))
+        ;
+    return NULL;
+}
+
+/* Workers that share their cores with others stand still now and then, also while they write a
+ * sample that has its place in a batch: batches behind that one may not pass it for long. */
+static void a_batch_that_is_being_written_is_not_left_behind(void)
+{
+    char *folder = kit_folder();
+    kit_images(folder, 600, 1);
+    pst_dataset *data = kit_dataset(folder);
+    pst_engine *engine = kit_engine(8, 256 << 20);
+    pst_job_options o = options("decode | random_resized_crop(160) | to(f32, nchw)", 4);
+    o.order = PST_ORDER_READY;
+    o.sampler = PST_SEQUENTIAL;
+    o.ready_depth = 8;
+    o.reorder_window = 24;
+    o.epochs = 4;
+    pthread_t hogs[6];
+    for (int i = 0; i < 6; i++)
+        CHECK(pthread_create(&hogs[i], NULL, hog, NULL) == 0);
+    pst_job *job = kit_job(engine, data, &o);
+    for (int epoch = 0; epoch < 4; epoch++) {
+        ledger l = {0};
+        CHECK(kit_collect(job, 0, 1, SIZE_MAX, &l) == 0);
+        for (size_t i = 0; i < l.count; i++)
+            CHECKF((int)i - l.at[i].id <= 24, "sample %d came at %zu", (int)l.at[i].id, i);
+        ledger_free(&l);
+    }
+    atomic_store(&hogs_end, true);
+    for (int i = 0; i < 6; i++)
+        pthread_join(hogs[i], NULL);
+    pst_job_close(job);
+    pst_engine_free(engine);
+    pst_dataset_close(data);
+    kit_remove(folder);
+}
+
+/* A batch has room for what comes after any number of bad samples. */
+static void a_batch_waits_out_many_bad_samples(void)
+{
+    char *folder = kit_folder();
+    kit_images(folder, 400, 1);
+    for (int i = 18; i < 352; i++)
+        kit_break(folder, i, 1);
+    pst_dataset *data = kit_dataset(folder);
+    pst_engine *engine = kit_engine(2, 64 << 20);
+    pst_job_options o = options(KIT_PIPELINE, 4);
+    o.order = PST_ORDER_READY;
+    o.sampler = PST_SEQUENTIAL;
+    o.on_error = PST_SKIP;
+    o.skip_limit = 400;
+    o.reorder_window = 16;
+    pst_job *job = kit_job(engine, data, &o);
+    size_t taken;
+    const int rc = drain(job, SIZE_MAX, &taken);
+    CHECKF(rc == 0 && taken == 17, "%d, %zu batches", rc, taken);
+    pst_job_close(job);
+    pst_engine_free(engine);
+    pst_dataset_close(data);
+    kit_remove(folder);
+}
+
 /* A rank without a share pads with others' samples, and stops when none is good. */
 static void padding_from_bad_samples_ends(void)
 {
@@ -247,6 +318,8 @@ int main(void)
     RUN(padding_from_bad_samples_ends);
     RUN(steps_after_skips_do_not_depend_on_a_resume);
     RUN(a_slow_sample_stays_within_the_reorder_window);
+    RUN(a_batch_that_is_being_written_is_not_left_behind);
+    RUN(a_batch_waits_out_many_bad_samples);
     RUN(large_samples_of_any_shape_do_not_stop_the_engine);
     RUN(what_overtakes_large_samples_leaves_them_room);
     RUN(a_second_job_opens_beside_a_full_one);
