@@ -1,14 +1,16 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""What each part of the schedule is good for: lanes, prediction, early start and the samples' past, each left out.
+"""What each part of the schedule is good for: lanes, prediction, early start, the samples' past and the tuner, each left
+out.
 
-    bench/lane_parts.py --build DIR [--parts lanes prediction early past] [--never tuner] [--rounds 3] [--scale 0.1]
+    bench/lane_parts.py --build DIR [--parts lanes prediction early past tuner] [--never tuner] [--rounds 3] [--scale 0.1]
                         [--only WORDS] [--out FILE]
 
 Workloads: those of bench/lanes.py that sleep, `hidden` (the past is off in these) and `drawn`; some whose epoch ends
 with a run of slow samples; some that are gone through three times, of which the last pass counts: hidden, so that only
-the past can tell, and drawn anew in each, so that the past tells nothing; and uniform ones: 50 ms, and 2 ms taken as
-fast as they come. Times are scaled by --scale, those of quick samples by more, so that no run takes over --rate samples
+the past can tell, and drawn anew in each, so that the past tells nothing; and uniform ones: 50 ms, taken one by one or
+twelve batches at once with a rest after them (the ready depth is left to the engine there), and 2 ms taken as fast as
+they come. Times are scaled by --scale, those of quick samples by more, so that no run takes over --rate samples
 a second and the work of loading itself is not felt: then the whole schedule and those without a part run side by side.
 What is as fast as it comes runs alone, in turn.
 
@@ -34,7 +36,7 @@ import common
 import lanes
 from lanes import Workload
 
-PARTS = ("lanes", "prediction", "early", "past")
+PARTS = ("lanes", "prediction", "early", "past", "tuner")
 LESS_STALL, LOSS, SOME_STALL = 0.10, 0.01, 0.02
 
 
@@ -48,6 +50,7 @@ class Setting:
     ends_slow: bool = False
     passes: int = 1
     paced: bool = True
+    burst: int = 1
 
     @property
     def name(self) -> str:
@@ -71,6 +74,7 @@ def all_settings(args: argparse.Namespace) -> list[Setting]:
               Setting(Workload("sleep", 3.0, 0.2, 0, 4), True, "third pass", passes=3),
               Setting(Workload("sleep", 0.0, 0.0, 0, 4), False, "uniform"),
               Setting(Workload("sleep", 0.0, 0.0, 0, 24), True, "uniform"),
+              Setting(Workload("sleep", 0.0, 0.0, 0, 4), False, "uniform, in bursts", burst=12),
               Setting(Workload("sleep", 0.0, 0.0, 0, 24, light_s=0.002), False, "uniform and cheap", paced=False)]
     return [one for one in found if all(word in one.name for word in args.only)]
 
@@ -110,6 +114,8 @@ class Bench:
                     without=sorted({*setting.base, *self.args.never, *([without] if without else [])}))
         if not setting.paced:
             spec["step_s"] = 0.0
+        if setting.burst > 1:
+            spec.update(burst=setting.burst, depth=0)
         return spec
 
     def side_by_side(self, specs: dict[str, dict]) -> dict[str, dict]:

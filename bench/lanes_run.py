@@ -4,8 +4,8 @@
 
     lanes_run.py penstock|torch SPEC
 
-SPEC is JSON, made by spec_of() in bench/lanes.py. The consumer takes a batch, then sleeps `step_s`. The clock starts
-when the loader may begin with the first sample: Penstock's before the job is opened, PyTorch's when its processes
+SPEC is JSON, made by spec_of() in bench/lanes.py. The consumer takes a batch, then sleeps `step_s`; or, with `burst`,
+takes so many at once and then sleeps as long as all of them. The clock starts when the loader may begin with the first sample: Penstock's before the job is opened, PyTorch's when its processes
 stand. With `gated` Penstock's waits for a line on its input before that. Of several `passes` through the samples the
 last one is told.
 """
@@ -24,14 +24,15 @@ def sleep_until(deadline):
 
 def consume(batches, ids_of, spec, begin):
     """Takes what there is; each sample must come once."""
-    waits, seen, busy_s = [], [], 0.0
+    waits, seen, busy_s, burst = [], [], 0.0, spec.get("burst", 1)
     since = time.perf_counter()
     for batch in batches:
         got = time.perf_counter()
         waits.append(got - since)
         seen.extend(ids_of(batch))
         del batch
-        sleep_until(got + spec["step_s"])
+        if len(waits) % burst == 0:
+            sleep_until(got + burst * spec["step_s"])
         since = time.perf_counter()
         busy_s += since - got
         if len(seen) == spec["samples"]:

@@ -3,7 +3,7 @@
 """Makespan of twelve jobs of different rates that arrive at random and are let in a few at a time.
 
     PYTHONPATH=BUILD/python LD_LIBRARY_PATH=BUILD bench/makespan.py --build BUILD --photos DIR [--samples 1800] [--epochs 1]
-        [--at-once 2,4] [--bandwidth 40e6] [--excess 2.15] [--rounds 3] [--seed 1] [--whole] [--out FILE]
+        [--at-once 2,4] [--bandwidth 40e6] [--excess 2.15] [--rounds 3] [--seed 1] [--whole] [--u8] [--out FILE]
 
 Data. `samples` real photos, each a file of its own bytes, on a file system whose reads are let through at --bandwidth bytes a second in
 all (bench/limited.py: a loop device and the throttle of the cgroup blkio); what was read lies in the kernel's page cache. Mounted
@@ -13,7 +13,8 @@ anew before every run. The default is about what PyTorch's processes can take in
 Memory. Every run is a process tree in a cgroup of its own, page cache, shared memory and the kernel's own included. Its limit is a
 third of the encoded bytes; with --whole that is all there is. Otherwise, what the contender's processes hold beside the page cache while
 as many jobs run (interpreters, prefetched batches, rings, without what a cache holds), measured first, comes on top for each, so that a
-small set of photos will do: each then has a third of the encoded bytes to keep data in. --whole needs 20,000 samples and takes hours.
+small set of photos will do: each then has a third of the encoded bytes to keep data in. --whole needs 20,000 samples and takes half an
+hour for each of --at-once. With --u8 all contenders deliver bytes, as for jobs whose GPU normalises; without it, floats.
 
 Jobs. Job k takes a batch of 32, works 32 / rate_k seconds, takes the next; `epochs` epochs. Rates lie evenly between 0.7 and 1.3
 times their mean, which is such that `at once` jobs ask for --excess times what is prepared without sharing; so any of them
@@ -24,7 +25,8 @@ it has arrived and fewer than `at once` run, in order of arrival. All seeded, th
 Contenders, one after the other in each round. `shared`: `penstock serve` and a process for each job, opportunistic sampling; its
 memory, rings included, comes out of the limit. `plain`: the same without sharing. `never evict`: without sharing, and only encoded
 bytes are kept, filled once and never replaced. `torch`: a process for each job, forked with torch imported and files listed, with a
-DataLoader, whichever of Pillow and torchvision.io and of 1 and 2 workers for a job gives more with as many jobs; they share the page cache.
+DataLoader, whichever of Pillow and torchvision.io and of 1 and 2 workers for a job gives more with as many jobs and, with --whole, fits;
+they share the page cache.
 Told are makespans, their ratios within a round, bytes read, and every job's time in `shared` against itself in `plain`.
 """
 import argparse
@@ -44,10 +46,9 @@ import common
 import limited
 
 JOBS, BATCH, READY = 12, 32, 2
-BATCH_BYTES = BATCH * 3 * 224 * 224 * 4
+BATCH_VALUES = BATCH * 3 * 224 * 224
 SPREAD = (0.7, 1.3)
 CHANGE_S = 3
-PIPELINE = common.PIPELINE
 CONTENDERS = ("shared", "plain", "never evict", "torch")
 MOST = {"shared / torch": 0.55, "slowest job": 1.1}
 MIB = 1 << 20
@@ -62,14 +63,15 @@ class Penstock:
 
     def __init__(self, args, at_once, cache=0, sampling="plain", forms=None):
         self.binary, self.workers, self.sampling = os.path.join(args.build, "penstock"), args.workers, sampling
-        self.options = ["--memory", str(int(cache) + self.beside(at_once)), "--cache", str(int(cache)),
+        self.pipeline = common.PIPELINE.rpartition(" | ")[0] if args.u8 else common.PIPELINE
+        self.options = ["--memory", str(int(cache) + self.beside(args, at_once)), "--cache", str(int(cache)),
                         *(("--forms", forms) if forms else ())]
         self.daemon = self.data = None
 
     @staticmethod
-    def beside(at_once):
+    def beside(args, at_once):
         """The least budget beside the cache: rings of seven batches, an eighth for samples on their way, and the workers'."""
-        return at_once * 8 * BATCH_BYTES + 16 * MIB
+        return at_once * 8 * BATCH_VALUES * (1 if args.u8 else 4) + 16 * MIB
 
     def begin(self, data):
         import penstock  # noqa: F401
@@ -84,7 +86,7 @@ class Penstock:
     def open(self, number):
         import penstock
 
-        with penstock.Loader(self.data, PIPELINE, BATCH, engine="unix:" + self.folder, seed=number, order="ready",
+        with penstock.Loader(self.data, self.pipeline, BATCH, engine="unix:" + self.folder, seed=number, order="ready",
                              sampling=self.sampling, ready_depth=READY) as loader:
             yield loader
             stats = loader.stats()
@@ -103,13 +105,13 @@ class Penstock:
 class Torch:
     """A process for each job, forked with torch loaded and the files listed."""
 
-    def __init__(self, decode, workers):
-        self.decode, self.workers, self.told = decode, workers, {}
+    def __init__(self, args, decode, workers):
+        self.decode, self.workers, self.bytes_only, self.told = decode, workers, args.u8, {}
 
     def begin(self, data):
         import torch_loader
 
-        self.dataset = torch_loader.dataset(data, self.decode)
+        self.dataset = torch_loader.dataset(data, self.decode, self.bytes_only)
 
     @contextlib.contextmanager
     def open(self, number):
@@ -223,12 +225,13 @@ def best_torch(args, source, at_once):
     tried = []
     for decode in args.torch_decode.split(","):
         for workers in [int(word) for word in args.torch_workers.split(",")]:
-            rate, figures = inside(source, args.bandwidth, None, rate_of, Torch(decode, workers), source.data, at_once, 3, 6)
+            rate, figures = inside(source, args.bandwidth, None, rate_of, Torch(args, decode, workers), source.data, at_once, 3, 6)
             tried.append({"decode": decode, "workers": workers, "samples_per_s": rate,
                           "held_bytes": figures["most_beside_page_cache"]["all"]})
             print("%d at once: PyTorch, %s, %d workers a job: %.0f samples/s, %.0f MB" % (
                 at_once, decode, workers, rate, tried[-1]["held_bytes"] / 1e6), flush=True)
-    return max(tried, key=lambda one: one["samples_per_s"]), tried
+    fits = [one for one in tried if not args.whole or one["held_bytes"] < 0.9 * source.bytes / 3]
+    return max(fits or tried, key=lambda one: one["samples_per_s"]), tried
 
 
 def held_by_penstock(args, source, at_once, third):
@@ -245,8 +248,8 @@ def rooms(args, source, at_once):
     best, tried = best_torch(args, source, at_once) if "torch" in args.contenders else (None, [])
     held = held_by_penstock(args, source, at_once, third)
     limit = third + (0 if args.whole else held["all"])
-    cache = limit - max(held["all"] + IN_FLIGHT, Penstock.beside(at_once))
-    room = {"penstock": {"limit": limit, "held": held, "cache": cache, "budget_beside_cache": Penstock.beside(at_once)}}
+    cache = limit - max(held["all"] + IN_FLIGHT, Penstock.beside(args, at_once))
+    room = {"penstock": {"limit": limit, "held": held, "cache": cache, "budget_beside_cache": Penstock.beside(args, at_once)}}
     if best:
         room["torch"] = {"limit": third + (0 if args.whole else best["held_bytes"]), **best, "tried": tried}
     print("%d at once: Penstock holds %.0f MB beside its cache; cache %.0f MB of a limit of %.0f MB" % (
@@ -259,7 +262,7 @@ def rooms(args, source, at_once):
 def make(name, args, at_once, room):
     """The contender and its limit."""
     if name == "torch":
-        return Torch(room["torch"]["decode"], room["torch"]["workers"]), room["torch"]["limit"]
+        return Torch(args, room["torch"]["decode"], room["torch"]["workers"]), room["torch"]["limit"]
     ours = room["penstock"]
     return Penstock(args, at_once, ours["cache"], "opportunistic" if name == "shared" else "plain",
                     "100:0:0" if name == "never evict" else None), ours["limit"]
@@ -361,6 +364,7 @@ def main():
     parser.add_argument("--excess", type=float, default=2.15)
     parser.add_argument("--capacity", type=float, help="samples a second prepared without sharing, instead of measuring it")
     parser.add_argument("--whole", action="store_true", help="processes and prefetched batches have no memory of their own")
+    parser.add_argument("--u8", action="store_true", help="all deliver bytes instead of normalised floats")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--torch-workers", default="1,2")
     parser.add_argument("--torch-decode", default="pil,io")

@@ -54,15 +54,15 @@ class SmoothCrop(transforms.RandomResizedCrop):
         return transforms.functional.resize(image, self.size, self.interpolation, antialias=True)
 
 
-def dataset(folder, decode):
-    """What a training script does: crop, resize, flip, to float, normalise."""
+def dataset(folder, decode, bytes_only=False):
+    """What a training script does: crop, resize, flip, to float, normalise; or the bytes alone, where the GPU does the rest."""
+    normal = [] if bytes_only else [transforms.Normalize(MEAN, STD)]
     if decode == "pil":
-        steps = [transforms.RandomResizedCrop(224), transforms.RandomHorizontalFlip(), transforms.ToTensor(),
-                 transforms.Normalize(MEAN, STD)]
+        last = transforms.PILToTensor() if bytes_only else transforms.ToTensor()
+        steps = [transforms.RandomResizedCrop(224), transforms.RandomHorizontalFlip(), last, *normal]
         return torchvision.datasets.ImageFolder(folder, transforms.Compose(steps))
-    crop = SmoothCrop(224)
-    steps = [crop, transforms.RandomHorizontalFlip(), transforms.ConvertImageDtype(torch.float32),
-             transforms.Normalize(MEAN, STD)]
+    floats = [] if bytes_only else [transforms.ConvertImageDtype(torch.float32)]
+    steps = [SmoothCrop(224), transforms.RandomHorizontalFlip(), *floats, *normal]
     return torchvision.datasets.ImageFolder(folder, transforms.Compose(steps), loader=read_tensor)
 
 
