@@ -3,7 +3,7 @@
  * ready. It is driven by one thing, the time that consumers waited.
  *
  * A consumer that waits, or has less than half of it ready, brings all workers back at once;
- * workers that are not needed are given back one after the other, down to what the work at hand
+ * workers that are not needed are given back, most of them soon, down to what the work at hand
  * needs and a little more, and not below what was too few a short while ago. A feed whose consumer
  * waited although everything had been ready shortly before takes its batches in bursts: it gets a
  * deeper ring, if the budget has room. More reads are sent out while workers have nothing to do but
@@ -96,7 +96,7 @@ static void give_back_locked(psti_pool *pool, uint64_t now, uint64_t elapsed)
     if (now - t->short_ns < CALM_NS || busy > BUSY * t->active || t->active <= t->least)
         return;
     const int needed = (int)(busy / BUSY) + 1;
-    const int step = (t->active - needed) / 4;
+    const int step = (t->active - needed) * 3 / 4;
     t->active -= step > 1 ? step : 1;
     if (t->active < t->least)
         t->active = t->least;
