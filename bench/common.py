@@ -29,6 +29,12 @@ def machine():
     return {"cpu": model, "cores": len(os.sched_getaffinity(0)), "kernel": platform.release()}
 
 
+def env_of(build, **more):
+    """The environment of a program that loads the package of a build folder and keeps to one thread of its own."""
+    return {**os.environ, "PYTHONPATH": os.path.join(build, "python"), "LD_LIBRARY_PATH": build,
+            "PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1", **more}
+
+
 def stat_fields(pid):
     """Of /proc/PID/stat, from the state on; None when there is no such process any more."""
     try:

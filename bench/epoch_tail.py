@@ -48,8 +48,7 @@ def main() -> int:
     parser.add_argument("--scale", type=float, default=0.1, help="of all times")
     parser.add_argument("--out")
     args = parser.parse_args()
-    build = os.path.abspath(args.build)
-    env = {**os.environ, "PYTHONPATH": os.path.join(build, "python"), "LD_LIBRARY_PATH": build}
+    env = common.env_of(os.path.abspath(args.build))
     machine = lanes.Machine(WORKERS, args.scale, False)
     rows = []
     with tempfile.TemporaryDirectory() as folder:

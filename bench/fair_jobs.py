@@ -134,8 +134,7 @@ def serve(setting: Setting, args: argparse.Namespace, folder: str) -> tuple[subp
 
 
 def start_jobs(setting: Setting, data: str, engine: str, args: argparse.Namespace) -> list[subprocess.Popen]:
-    env = {**os.environ, "PYTHONPATH": os.path.join(args.build, "python"), "LD_LIBRARY_PATH": args.build,
-           "PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1"}
+    env = common.env_of(args.build)
     jobs = []
     for number, pipeline in enumerate(setting.pipelines):
         spec = {"data": data, "pipeline": pipeline, "engine": engine, "number": number}

@@ -105,8 +105,7 @@ class Bench:
 
     def __init__(self, args: argparse.Namespace, data: str) -> None:
         self.args, self.data = args, data
-        self.env = {**os.environ, "PYTHONPATH": os.path.join(args.build, "python"), "LD_LIBRARY_PATH": args.build,
-                    "PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1"}
+        self.env = common.env_of(args.build)
 
     def spec_of(self, setting: Setting, case: lanes.Case, without: str) -> dict:
         spec = lanes.spec_of(case, self.data, "penstock", setting.drawn, False)

@@ -111,8 +111,7 @@ class Daemon:
 
 def run_ranks(spec: dict, args: argparse.Namespace, folder: str) -> list[dict]:
     """What each rank tells."""
-    env = {**os.environ, "PYTHONPATH": os.path.join(args.build, "python"), "LD_LIBRARY_PATH": args.build,
-           "PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
+    env = common.env_of(args.build, GLOO_SOCKET_IFNAME="lo")
     spec["meeting"] = os.path.join(folder, "meeting")
     ranks = []
     for rank in range(WORLD):

@@ -20,11 +20,11 @@ workers can supply.
 
 Columns: seconds against the bound (bound() in paper_schedulers.py), the share of the time that the consumer worked,
 and the 99th percentile of its waits after the first. Where workers burn every core, the machine has its say: `as it
-ran` is the bound with the CPU that so many burning processes got just before the run, and with the consumer's own steps
-as long as they took, since a sleeper comes late to a busy core. `drawn` lets a schedule know heavy samples ahead; `hidden` does
-not: the op decides while it runs, in 10 stages, and the samples' own past is not used. Contenders take turns within a
-round; medians over rounds are told. Each run is a process of its own. At the default scales a round of everything takes
-about 80 minutes on two cores, three quarters of that for `burn`.
+ran` is the bound with the CPU that so many burning processes got before or after the run, the more of both, and with
+the consumer's own steps as long as they took, since a sleeper comes late to a busy core. `drawn` lets a schedule know
+heavy samples ahead; `hidden` does not: the op decides while it runs, in 10 stages, and the samples' own past is not
+used. Contenders take turns within a round; medians over rounds are told. Each run is a process of its own. At the
+default scales a round of everything takes about 80 minutes on two cores, three quarters of that for `burn`.
 """
 from __future__ import annotations
 
@@ -242,8 +242,7 @@ class Bench:
 
     def __init__(self, args: argparse.Namespace, data: str) -> None:
         self.args, self.data = args, data
-        self.env = {**os.environ, "PYTHONPATH": os.path.join(args.build, "python"), "LD_LIBRARY_PATH": args.build,
-                    "PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1"}
+        self.env = common.env_of(args.build)
         self.absent: set[str] = set()
         self.stuck: list[dict] = []
 
@@ -271,7 +270,7 @@ class Bench:
             print("(this build has no schedule %s: left out)" % name)
             self.absent.add(name)
             return None
-        return figures(found, case, slower)
+        return figures(found, case, min(slower, slowdown(case.machine)))
 
     def simulated(self, cases: dict[bool, Case]) -> dict[str, dict]:
         found = {}

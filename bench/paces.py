@@ -105,8 +105,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=8.0, help="at each pace")
     parser.add_argument("--out")
     args = parser.parse_args()
-    build = os.path.abspath(args.build)
-    env = {**os.environ, "PYTHONPATH": os.path.join(build, "python"), "LD_LIBRARY_PATH": build}
+    env = common.env_of(os.path.abspath(args.build))
     rounds: dict[str, list[list[dict]]] = {}
     with tempfile.TemporaryDirectory() as folder:
         specs = settings(args, lanes.make_pictures(os.path.join(folder, "pictures"), 2000))

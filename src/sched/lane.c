@@ -12,7 +12,8 @@
 #include "sched/sched_priv.h"
 
 enum {
-    LIVE_AFTER = 64, /* samples, before there is a cut-off */
+    WARY_AFTER = 16, /* samples, before one can be surprising */
+    LIVE_AFTER = 64, /* before there is a cut-off */
     LOOK_EVERY = 32, /* samples, between two looks at it */
     FADE_AT = 2048   /* samples counted, when older ones begin to count less */
 };
@@ -59,13 +60,25 @@ static bool is_uneven(const psti_hist *costs)
     return psti_hist_mass_above(costs, UNEVEN_TIMES * median) > UNEVEN_MASS;
 }
 
+/* Where no sample was slow so far: what the first of a run of slow ones would pass. */
+static uint64_t surprising(const psti_hist *costs)
+{
+    const uint64_t least = (uint64_t)(4 * LEAST_NS);
+    const uint64_t cut = UNEVEN_TIMES * psti_hist_quantile(costs, 0.5);
+    return cut > least ? cut : least;
+}
+
 static void learn_cost_locked(lanes *l, uint64_t took_ns)
 {
     psti_hist_add(&l->costs, took_ns);
+    if (l->costs.count == WARY_AFTER)
+        atomic_store_explicit(&l->cutoff_ns, surprising(&l->costs), memory_order_relaxed);
     if (l->costs.count < LIVE_AFTER || ++l->learned < LOOK_EVERY)
         return;
     l->learned = 0;
-    atomic_store_explicit(&l->cutoff_ns, lane_cut_off(&l->costs), memory_order_relaxed);
+    const uint64_t cut = lane_cut_off(&l->costs);
+    atomic_store_explicit(&l->cutoff_ns, cut < UINT64_MAX ? cut : surprising(&l->costs),
+                          memory_order_relaxed);
     l->uneven = is_uneven(&l->costs);
     if (l->costs.count >= FADE_AT)
         psti_hist_fade(&l->costs);
@@ -139,6 +152,16 @@ static bool is_low_locked(const psti_feed *feed)
 {
     return cover_locked(feed) < 1.5 * slice_locked(&feed->lanes) ||
            4 * feed_ready(feed) < 3 * block_samples_max_locked(feed);
+}
+
+/* Slow samples are worked on instead of making it more, so it counts as slack: else that would end
+ * where slow ones take all the time that is left. */
+static bool has_enough_locked(psti_feed *feed)
+{
+    const bool enough = !is_low_locked(feed);
+    if (enough)
+        feed->slack_ns = psti_now_ns();
+    return enough;
 }
 
 static int workers_of_locked(const psti_feed *feed)
@@ -261,8 +284,8 @@ static bool park_locked(worker *w, task *t)
 {
     psti_feed *feed = t->feed;
     lanes *l = &feed->lanes;
-    if (t->run->cancelled || feed->closing || !lane_has_slack_locked(feed) ||
-        !is_low_locked(feed) || window_passed_locked(feed, t->start, 0.75) ||
+    if (t->run->cancelled || feed->closing || has_enough_locked(feed) ||
+        !lane_has_slack_locked(feed) || window_passed_locked(feed, t->start, 0.75) ||
         !task_next_waits_locked(feed) || !hand_in_locked(w, t))
         return false;
     l->running--;
@@ -399,13 +422,14 @@ static task *take_ending_locked(psti_feed *feed)
 }
 
 /* Slow samples go first as long as enough is ready, and when one has been overtaken long enough. */
-static bool slow_first_locked(const psti_feed *feed)
+static bool slow_first_locked(psti_feed *feed)
 {
+    const bool enough = has_enough_locked(feed);
     if (is_tail_locked(feed->lanes.parked->run))
         return true;
     if (feed->lanes.running >= slow_workers_locked(feed))
         return aged_locked(feed, 0.9);
-    return aged_locked(feed, 0.5) || !lane_has_slack_locked(feed) || !is_low_locked(feed);
+    return enough || aged_locked(feed, 0.5) || !lane_has_slack_locked(feed);
 }
 
 /* Nothing else is left to do. While as much as may be is ready, the slow lane keeps to its workers:
@@ -416,13 +440,18 @@ static bool slow_last_locked(const psti_feed *feed)
            feed->lanes.running < slow_workers_locked(feed) || aged_locked(feed, 0.75);
 }
 
+/* As many are finished and wait for room as will find any when a batch is taken. */
+static bool held_enough_locked(const psti_feed *feed)
+{
+    return feed->lanes.held_count >= workers_of_locked(feed) + feed->spec.batch / 2;
+}
+
 task *lane_take_locked(psti_feed *feed, lane_turn turn)
 {
     lanes *l = &feed->lanes;
     if (turn == LANE_ENDS)
         return take_ending_locked(feed);
-    if (!l->parked ||
-        (l->held_count >= workers_of_locked(feed) && !is_tail_locked(l->parked->run)) ||
+    if (!l->parked || (held_enough_locked(feed) && !is_tail_locked(l->parked->run)) ||
         !(turn == LANE_FIRST ? slow_first_locked(feed) : slow_last_locked(feed)))
         return NULL;
     return unqueue_locked(&l->parked, &l->parked_count);
