@@ -53,6 +53,7 @@ CONTENDERS = ("shared", "plain", "never evict", "torch")
 MOST = {"shared / torch": 0.55, "slowest job": 1.1}
 MIB = 1 << 20
 IN_FLIGHT = 16 * MIB  # of Penstock's limit, for what is being read: it passes through the page cache, and is not to be taken
+FILE_KEPT = 2500  # nor what the kernel keeps of every file that was opened, in bytes
 
 
 # ---- contenders ------------------------------------------------------------------------------------------------
@@ -235,11 +236,11 @@ def best_torch(args, source, at_once):
 
 
 def held_by_penstock(args, source, at_once, third):
-    """What its processes hold beside the page cache and what is in the cache."""
-    contender = Penstock(args, at_once, third)
-    _, figures = inside(source, None, None, rate_of, contender, source.data, at_once, 2, 4)
+    """What its processes hold beside the page cache and what is in the cache, which is small enough to be full by then."""
+    cache = min(third, 64 * MIB)
+    _, figures = inside(source, None, None, rate_of, Penstock(args, at_once, cache), source.data, at_once, 2, 4)
     held = figures["most_beside_page_cache"]
-    return {**held, "all": held["all"] - third}
+    return {**held, "all": held["all"] - cache}
 
 
 def rooms(args, source, at_once):
@@ -248,7 +249,7 @@ def rooms(args, source, at_once):
     best, tried = best_torch(args, source, at_once) if "torch" in args.contenders else (None, [])
     held = held_by_penstock(args, source, at_once, third)
     limit = third + (0 if args.whole else held["all"])
-    cache = limit - max(held["all"] + IN_FLIGHT, Penstock.beside(args, at_once))
+    cache = limit - max(held["all"] + IN_FLIGHT + source.samples * FILE_KEPT, Penstock.beside(args, at_once))
     room = {"penstock": {"limit": limit, "held": held, "cache": cache, "budget_beside_cache": Penstock.beside(args, at_once)}}
     if best:
         room["torch"] = {"limit": third + (0 if args.whole else best["held_bytes"]), **best, "tried": tried}

@@ -124,7 +124,7 @@ def test_an_exception_is_the_samples_error_and_its_cause(photos):
 
 
 def test_policies_hold_for_exceptions(photos):
-    skipping = penstock.Loader(broken(photos, ValueError("bad")), CROP, 4, on_error="skip:1")
+    skipping = penstock.Loader(broken(photos, ValueError("bad")), CROP, 4, on_error="skip:1", epochs=1)
     assert sorted(ids_of(skipping)) == [i for i in range(COUNT) if i != 13]
     assert [error.id for error in skipping.engine.bad()] == [13]
     assert len(ids_of(penstock.Loader(broken(photos, TimeoutError(), 2), CROP, 4, on_error="retry:2"))) == COUNT
