@@ -66,9 +66,9 @@ typedef struct pst_error {
 PST_API const char *pst_strerror(int code);
 /* Version of the library; static storage. */
 PST_API const char *pst_version(void);
-/* What the library was built with: "jpeg", "png", "webp", "uring", "control". index from 0; returns
- * 1 for a part that is there, 0 for one that was left out, -ENOENT past the end. detail says with
- * which library and version. The texts are static. */
+/* What the library was built with: "jpeg", "png", "webp", "gzip", "deflate", "flac", "uring",
+ * "control". index from 0; returns 1 for a part that is there, 0 for one that was left out, -ENOENT
+ * past the end. detail says with which library and version. The texts are static. */
 PST_API int pst_feature(int index, const char **name, const char **detail);
 /* Writes "stage: key at byte N: message" into buf (always terminated). Returns the full length. */
 PST_API size_t pst_error_format(const pst_error *err, char *buf, size_t cap);

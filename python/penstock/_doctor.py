@@ -35,6 +35,9 @@ _JPEG = base64.b64decode(
 _WITHOUT = {
     "png": ".png files are bad samples; build with libspng",
     "webp": ".webp files are bad samples; build with libwebp",
+    "gzip": ".nii.gz and packed .npz files are bad samples; build with zlib",
+    "deflate": "volumes are unpacked by zlib, which takes about twice as long; build with libdeflate",
+    "flac": ".flac files are bad samples; build with libFLAC",
     "uring": "files are read by threads; build with liburing",
     "control": "penstock serve shows nothing of its jobs; build with libmicrohttpd",
 }

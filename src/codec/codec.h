@@ -22,7 +22,12 @@ typedef enum psti_format {
     PSTI_FORMAT_JPEG,
     PSTI_FORMAT_PNG,
     PSTI_FORMAT_WEBP,
-    PSTI_FORMAT_NPY
+    PSTI_FORMAT_NPY,
+    PSTI_FORMAT_NIFTI,
+    PSTI_FORMAT_NPZ,
+    PSTI_FORMAT_WAV,
+    PSTI_FORMAT_FLAC,
+    PSTI_FORMATS
 } psti_format;
 
 typedef enum psti_color { PSTI_COLOR_RGB = 0, PSTI_COLOR_GRAY, PSTI_COLOR_KEEP } psti_color;

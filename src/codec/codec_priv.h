@@ -28,8 +28,6 @@ typedef struct psti_codec {
     void (*end)(psti_decoder *dec);
 } psti_codec;
 
-enum { PSTI_FORMATS = PSTI_FORMAT_NPY + 1 };
-
 struct psti_decoder {
     const psti_codec *codec; /* NULL between end and begin */
     const uint8_t *bytes;    /* the caller's, until end */

@@ -34,6 +34,10 @@ static const magic magics[] = {
     {"png", PSTI_FORMAT_PNG, 0, 8, "\x89PNG\r\n\x1A\n"},
     {"webp", PSTI_FORMAT_WEBP, 8, 4, "WEBP"},
     {"npy", PSTI_FORMAT_NPY, 0, 6, "\x93NUMPY"},
+    {"nifti", PSTI_FORMAT_NIFTI, 344, 4, "n+1"},
+    {"nifti", PSTI_FORMAT_NIFTI, 4, 8, "n+2\0\r\n\x1A\n"},
+    {"wav", PSTI_FORMAT_WAV, 8, 4, "WAVE"},
+    {"flac", PSTI_FORMAT_FLAC, 0, 4, "fLaC"},
     {"GIF", PSTI_FORMAT_UNKNOWN, 0, 4, "GIF8"},
     {"TIFF", PSTI_FORMAT_UNKNOWN, 0, 4, "II*\0"},
     {"TIFF", PSTI_FORMAT_UNKNOWN, 0, 4, "MM\0*"},
@@ -125,6 +129,12 @@ static int choose_codec(psti_decoder *dec, pst_error *err)
         return psti_fail(
             err, PST_EFORMAT, "decode", NULL,
             "this is an NPY array where a picture is wanted: read it as an array field");
+    if (found->format > PSTI_FORMAT_NPY)
+        return psti_fail(err, PST_EFORMAT, "decode", NULL,
+                         "this is a %s where a picture is wanted: give JPEG, PNG or WebP",
+                         found->format == PSTI_FORMAT_NIFTI ? "NIfTI volume"
+                         : found->format == PSTI_FORMAT_WAV ? "WAV recording"
+                                                            : "FLAC recording");
     dec->codec = find_codec(found->format);
     if (!dec->codec)
         return psti_fail(err, PST_EFORMAT, "decode", NULL,

@@ -23,6 +23,21 @@ static const feature features[] = {
 #else
     {"webp", "built without libwebp", 0},
 #endif
+#ifdef PSTI_HAVE_GZIP
+    {"gzip", "zlib " PSTI_GZIP_VERSION, 1},
+#else
+    {"gzip", "built without zlib", 0},
+#endif
+#ifdef PSTI_HAVE_DEFLATE
+    {"deflate", "libdeflate " PSTI_DEFLATE_VERSION, 1},
+#else
+    {"deflate", "built without libdeflate", 0},
+#endif
+#ifdef PSTI_HAVE_FLAC
+    {"flac", "libFLAC " PSTI_FLAC_VERSION, 1},
+#else
+    {"flac", "built without libFLAC", 0},
+#endif
 #ifdef PSTI_HAVE_URING
     {"uring", "liburing " PSTI_URING_VERSION, 1},
 #else

@@ -138,8 +138,12 @@ typedef struct psti_op {
                     const psti_field *in, uint8_t *dst);
 } psti_op;
 
-/* The table, NULL-terminated, in the order of the documentation. */
-extern const psti_op *const psti_ops[];
+/* The tables, one a family, NULL-terminated, in the order of the documentation. detect: on pictures
+ * that have boxes. */
+extern const psti_op *const psti_picture_ops[],
+    *const psti_detect_ops[], *const psti_volume_ops[], *const psti_audio_ops[];
+/* All of them in a row, from 0; NULL past the end. */
+const psti_op *psti_op_at(int index);
 const psti_op *psti_op_find(const char *name, size_t len);
 
 /* ---- finish: the trailing normalize and to, done while writing the batch -----------------------

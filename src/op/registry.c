@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The table of ops. A new op is one file with one `const psti_op`, and one line here. */
+ * The ops on pictures, and all families of ops one after the other. A new op is one file with one
+ * `const psti_op`, and one line in its family's table: here, or in the family's own folder. */
 #include <string.h>
 
 #include "op/op_priv.h"
 
-const psti_op *const psti_ops[] = {
+const psti_op *const psti_picture_ops[] = {
     &psti_op_resize,
     &psti_op_center_crop,
     &psti_op_random_resized_crop,
@@ -49,11 +50,27 @@ const psti_op *const psti_ops[] = {
     NULL,
 };
 
+static const psti_op *const *const families[] = {
+    psti_picture_ops,
+    psti_detect_ops,
+    psti_volume_ops,
+    psti_audio_ops,
+};
+
+const psti_op *psti_op_at(int index)
+{
+    for (size_t i = 0; i < sizeof families / sizeof *families; i++)
+        for (const psti_op *const *op = families[i]; *op; op++)
+            if (index-- == 0)
+                return *op;
+    return NULL;
+}
+
 const psti_op *psti_op_find(const char *name, size_t len)
 {
-    for (const psti_op *const *op = psti_ops; *op; op++) {
-        if (strlen((*op)->name) == len && memcmp((*op)->name, name, len) == 0)
-            return *op;
-    }
+    const psti_op *op;
+    for (int i = 0; (op = psti_op_at(i)) != NULL; i++)
+        if (strlen(op->name) == len && memcmp(op->name, name, len) == 0)
+            return op;
     return NULL;
 }

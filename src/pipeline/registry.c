@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Every word that may stand where an op stands: decode and bytes, whose tables live here, the ops
- * of psti_ops, call, the two words of finish, and the batch ops. Read-only tables; any thread. */
+ * of every family, call, the two words of finish, and the batch ops. Read-only tables; any thread.
+ */
 #include <string.h>
 
 #include "pipeline/pipeline_priv.h"
@@ -80,9 +81,9 @@ bool psti_op_type_at(int index, psti_op_type *out)
         return true;
     }
     int n = 0;
-    while (psti_ops[n] && n < index - FIRST)
+    while (n < index - FIRST && psti_op_at(n))
         n++;
-    const psti_op *op = n == index - FIRST ? psti_ops[n] : NULL;
+    const psti_op *op = n == index - FIRST ? psti_op_at(n) : NULL;
     if (!op && n++ == index - FIRST)
         op = &psti_call_op;
     if (op) {

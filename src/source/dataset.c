@@ -185,7 +185,10 @@ pst_field_info psti_member_info(const char *name, size_t len, pst_kind kind, con
     pst_field_info info = {.kind = (uint8_t)kind};
     memcpy(info.name, name, len < sizeof info.name ? len : sizeof info.name - 1);
     memcpy(info.format, format, strnlen(format, sizeof info.format - 1));
-    if (kind != PST_ARRAY) {
+    if (kind == PST_VOLUME || kind == PST_AUDIO) {
+        info.dtype = PST_F32;
+        info.rank = kind == PST_VOLUME ? 4 : 1;
+    } else if (kind != PST_ARRAY) {
         info.dtype = PST_U8;
         info.rank = kind == PST_IMAGE || kind == PST_MASK ? 3 : 1;
     }
@@ -196,7 +199,49 @@ pst_field_info psti_member_info(const char *name, size_t len, pst_kind kind, con
 
 pst_kind psti_format_kind(psti_format format)
 {
-    return format == PSTI_FORMAT_NPY ? PST_ARRAY : PST_IMAGE;
+    return psti_families[psti_family_of(format)].kind;
+}
+
+const psti_family psti_families[PSTI_FAMILIES] = {
+    {"image", PST_IMAGE, PSTI_FORMAT_JPEG, PSTI_FORMAT_WEBP},
+    {"npy", PST_ARRAY, PSTI_FORMAT_NPY, PSTI_FORMAT_NPY},
+    {"volume", PST_VOLUME, PSTI_FORMAT_NIFTI, PSTI_FORMAT_NPZ},
+    {"audio", PST_AUDIO, PSTI_FORMAT_WAV, PSTI_FORMAT_FLAC},
+};
+
+int psti_family_of(psti_format format)
+{
+    int i = PSTI_FAMILIES - 1;
+    while (i > 0 && format < psti_families[i].first)
+        i--;
+    return i;
+}
+
+const char *psti_format_common(const uint64_t formats[PSTI_FORMATS], int from, int to)
+{
+    const char *name = NULL;
+    for (int i = from; i <= to; i++)
+        if (formats[i])
+            name = name ? "mixed" : psti_format_by_name((psti_format)i);
+    return name;
+}
+
+int psti_dataset_add_families(psti_dataset *data, const uint64_t formats[PSTI_FORMATS],
+                              int slot[PSTI_FAMILIES])
+{
+    int slots = 0;
+    for (int i = 0; i < PSTI_FAMILIES; i++) {
+        const psti_family *family = &psti_families[i];
+        const char *format = psti_format_common(formats, family->first, family->last);
+        slot[i] = 0;
+        if (!format)
+            continue;
+        const pst_field_info info =
+            psti_member_info(family->field, strlen(family->field), family->kind, format);
+        slot[i] = slots++;
+        psti_dataset_add_field(data, &info, true, slot[i]);
+    }
+    return slots;
 }
 
 bool psti_is_mask_name(const char *name, size_t len)

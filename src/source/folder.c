@@ -256,35 +256,11 @@ void psti_folder_write_member(psti_member *m, const psti_found *f, uint64_t path
     m->inode = f->entry->inode;
 }
 
-const char *psti_folder_format(const uint64_t formats[PSTI_FORMATS], int from, int to)
-{
-    const char *name = NULL;
-    for (int i = from; i <= to; i++)
-        if (formats[i])
-            name = name ? "mixed" : psti_format_by_name((psti_format)i);
-    return name;
-}
-
-/* Fields `image` and `npy`, whichever are there. Returns the number of member columns. */
-static int add_file_fields(psti_building *b)
-{
-    const char *image = psti_folder_format(b->formats, PSTI_FORMAT_JPEG, PSTI_FORMAT_WEBP);
-    int slots = 0;
-    if (image) {
-        const pst_field_info info = psti_member_info("image", 5, PST_IMAGE, image);
-        psti_dataset_add_field(b->data, &info, true, slots++);
-    }
-    if (b->formats[PSTI_FORMAT_NPY]) {
-        const pst_field_info info = psti_member_info("npy", 3, PST_ARRAY, "npy");
-        psti_dataset_add_field(b->data, &info, true, slots++);
-    }
-    return slots;
-}
-
 static int write_files(psti_building *b, pst_error *err)
 {
     psti_dataset *data = b->data;
-    const int slots = add_file_fields(b);
+    int slot_of[PSTI_FAMILIES];
+    const int slots = psti_dataset_add_families(data, b->formats, slot_of);
     if (psti_dataset_make_room(data, (int64_t)b->count, slots) ||
         psti_strings_reserve(&data->names, b->path_bytes))
         return psti_folder_no_memory(b, err);
@@ -293,7 +269,7 @@ static int write_files(psti_building *b, pst_error *err)
         const int rc = psti_folder_write_path(b, f, &data->keys[i], err);
         if (rc)
             return rc;
-        const int slot = f->entry->type == PSTI_FORMAT_NPY ? slots - 1 : 0;
+        const int slot = slot_of[psti_family_of((psti_format)f->entry->type)];
         psti_folder_write_member(psti_member_at(data, (int64_t)i, slot), f, data->keys[i]);
     }
     return 0;
@@ -466,10 +442,9 @@ int psti_single_build(psti_opening *o, const char *name, psti_dataset **out, pst
         psti_dataset_unref(data);
         return psti_fail(err, -ENOMEM, "list", o->path, "out of memory");
     }
-    const bool array = format == PSTI_FORMAT_NPY;
-    const pst_field_info info =
-        psti_member_info(array ? "npy" : "image", array ? 3 : 5, psti_format_kind(format),
-                         psti_format_by_name(format));
+    const psti_family *family = &psti_families[psti_family_of(format)];
+    const pst_field_info info = psti_member_info(family->field, strlen(family->field), family->kind,
+                                                 psti_format_by_name(format));
     psti_dataset_add_field(data, &info, true, 0);
     data->keys[0] = at;
     *psti_member_at(data, 0, 0) = (psti_member){

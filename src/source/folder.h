@@ -39,8 +39,6 @@ void psti_folder_write_member(psti_member *m, const psti_found *f, uint64_t path
 int psti_folder_no_memory(const psti_building *b, pst_error *err);
 int psti_folder_bad_name(const psti_building *b, const char *path, const char *fault,
                          pst_error *err);
-/* "jpeg", "png", …, or "mixed" when several of the formats came; NULL when none did. */
-const char *psti_folder_format(const uint64_t formats[PSTI_FORMATS], int from, int to);
 const psti_dir *psti_folder_child(const psti_dir *dir, const char *name);
 
 /* The folders images/ and masks/: one sample for each stem. Leaves the dataset empty when either

@@ -19,7 +19,8 @@ enum { VERSION = 1, BUFFER = 256 * 1024 };
 static uint32_t layout_of_structs(void)
 {
     return (uint32_t)(sizeof(psti_entry) | sizeof(psti_member) << 8 |
-                      sizeof(psti_source_field) << 16 | PSTI_FIELDS_MAX << 25);
+                      sizeof(psti_source_field) << 16 | PSTI_FIELDS_MAX << 25) ^
+           psti_format_endings() * 0x9E3779B1u;
 }
 
 /* ---- where ----------------------------------------------------------------------------------- */

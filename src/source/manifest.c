@@ -130,23 +130,25 @@ static int check_duplicates(const psti_rows *rows, pst_error *err)
 
 /* ---- members --------------------------------------------------------------------------------- */
 
-typedef struct formats {
-    uint64_t of[PSTI_FORMATS];
-} formats;
-
-static const char *common_format(const formats *f, int from, int to)
-{
-    const char *name = NULL;
-    for (int i = from; i <= to; i++)
-        if (f->of[i])
-            name = name ? "mixed" : psti_format_by_name((psti_format)i);
-    return name;
-}
-
 static int name_taken(const making *m, const char *name, pst_error *err)
 {
     return psti_fail(err, PST_EDATASET, "list", m->o->path,
                      "two fields are called '%s'; rename the column", name);
+}
+
+/* The kind that all files have; bytes where they have several. */
+static pst_kind kind_of_formats(const uint64_t formats[PSTI_FORMATS])
+{
+    int family = -1;
+    for (int i = PSTI_FORMAT_NONE + 1; i < PSTI_FORMATS; i++) {
+        const int other = psti_family_of((psti_format)i);
+        if (!formats[i] || other == family)
+            continue;
+        if (family >= 0)
+            return PST_BYTES;
+        family = other;
+    }
+    return psti_families[family].kind;
 }
 
 /* A file column: masks by name, else by what its files are. */
@@ -154,25 +156,19 @@ static int add_file_field(making *m, int column, int slot, pst_error *err)
 {
     const psti_rows *rows = &m->rows;
     const char *name = rows->file[column].name;
-    formats f = {{0}};
-    bool other = false;
+    uint64_t formats[PSTI_FORMATS] = {0};
     for (size_t row = 0; row < rows->count && row < rows->file[column].cap; row++) {
         const uint64_t at = rows->file[column].paths[row];
         if (at == PSTI_ABSENT)
             continue;
         const char *path = rows->names.data + at;
-        const psti_format format = psti_format_of_name(path, strlen(path));
-        f.of[format]++;
-        other |= format == PSTI_FORMAT_NONE;
+        formats[psti_format_of_name(path, strlen(path))]++;
     }
-    const char *format = other ? NULL : common_format(&f, PSTI_FORMAT_JPEG, PSTI_FORMAT_NPY);
-    const bool images = format && !f.of[PSTI_FORMAT_NPY];
+    const char *format = formats[PSTI_FORMAT_NONE]
+                             ? NULL
+                             : psti_format_common(formats, PSTI_FORMAT_NONE + 1, PSTI_FORMATS - 1);
     const bool mask = strcmp(name, "mask") == 0 || strcmp(name, "seg") == 0;
-    const pst_kind kind = mask                         ? PST_MASK
-                          : !format                    ? PST_BYTES
-                          : images                     ? PST_IMAGE
-                          : strcmp(format, "npy") == 0 ? PST_ARRAY
-                                                       : PST_BYTES;
+    const pst_kind kind = mask ? PST_MASK : format ? kind_of_formats(formats) : PST_BYTES;
     if (psti_dataset_find_field(m->data, name, strlen(name)) >= 0)
         return name_taken(m, name, err);
     const pst_field_info info =
@@ -181,25 +177,15 @@ static int add_file_field(making *m, int column, int slot, pst_error *err)
     return 0;
 }
 
-/* `image` and `npy` from the keys, then the file columns. *slots: member columns. */
-static int add_member_fields(making *m, int *npy_slot, int *slots, pst_error *err)
+/* `image`, `npy` and so on from the keys, then the file columns. *slots: member columns. */
+static int add_member_fields(making *m, int slot_of[PSTI_FAMILIES], int *slots, pst_error *err)
 {
-    formats f = {{0}};
+    uint64_t formats[PSTI_FORMATS] = {0};
     for (size_t row = 0; row < m->rows.count; row++) {
         const char *key = m->rows.names.data + m->rows.keys[row];
-        f.of[psti_format_of_name(key, strlen(key))]++;
+        formats[psti_format_of_name(key, strlen(key))]++;
     }
-    const char *image = common_format(&f, PSTI_FORMAT_JPEG, PSTI_FORMAT_WEBP);
-    *slots = 0;
-    if (image) {
-        const pst_field_info info = psti_member_info("image", 5, PST_IMAGE, image);
-        psti_dataset_add_field(m->data, &info, true, (*slots)++);
-    }
-    *npy_slot = *slots;
-    if (f.of[PSTI_FORMAT_NPY]) {
-        const pst_field_info info = psti_member_info("npy", 3, PST_ARRAY, "npy");
-        psti_dataset_add_field(m->data, &info, true, (*slots)++);
-    }
+    *slots = psti_dataset_add_families(m->data, formats, slot_of);
     int rc = 0;
     for (int i = 0; i < m->rows.files && !rc; i++)
         rc = add_file_field(m, i, (*slots)++, err);
@@ -211,8 +197,8 @@ static int place_members(making *m, pst_error *err)
 {
     psti_rows *rows = &m->rows;
     psti_dataset *data = m->data;
-    int npy_slot, slots;
-    int rc = add_member_fields(m, &npy_slot, &slots, err);
+    int slot_of[PSTI_FAMILIES], slots;
+    int rc = add_member_fields(m, slot_of, &slots, err);
     if (rc)
         return rc;
     if (psti_dataset_make_room(data, (int64_t)rows->count, slots))
@@ -222,8 +208,8 @@ static int place_members(making *m, pst_error *err)
     for (int64_t id = 0; id < data->count; id++) {
         data->keys[id] = rows->keys[id];
         const char *key = psti_text_at(data, data->keys[id]);
-        const bool npy = psti_format_of_name(key, strlen(key)) == PSTI_FORMAT_NPY;
-        psti_member *first = psti_member_at(data, id, npy ? npy_slot : 0);
+        const int family = psti_family_of(psti_format_of_name(key, strlen(key)));
+        psti_member *first = psti_member_at(data, id, slot_of[family]);
         first->length = 0;
         first->place = data->keys[id];
         for (int i = 0; i < rows->files; i++) {

@@ -228,33 +228,58 @@ bool psti_stamp_same(const psti_stamp *a, const psti_stamp *b)
     return a->size == b->size && a->mtime_ns == b->mtime_ns && a->inode == b->inode;
 }
 
+/* read: false while no decoder knows the format. Such a file is no sample of a folder, and a tar
+ * member of that name is bytes. */
 static const struct {
     const char *ext;
     psti_format format;
+    bool read;
 } extensions[] = {
-    {"jpg", PSTI_FORMAT_JPEG},  {"jpeg", PSTI_FORMAT_JPEG}, {"png", PSTI_FORMAT_PNG},
-    {"webp", PSTI_FORMAT_WEBP}, {"npy", PSTI_FORMAT_NPY},
+    {"jpg", PSTI_FORMAT_JPEG, true},      {"jpeg", PSTI_FORMAT_JPEG, true},
+    {"png", PSTI_FORMAT_PNG, true},       {"webp", PSTI_FORMAT_WEBP, true},
+    {"npy", PSTI_FORMAT_NPY, true},       {"nii", PSTI_FORMAT_NIFTI, false},
+    {"nii.gz", PSTI_FORMAT_NIFTI, false}, {"npz", PSTI_FORMAT_NPZ, false},
+    {"wav", PSTI_FORMAT_WAV, false},      {"flac", PSTI_FORMAT_FLAC, false},
 };
+enum { EXTENSIONS = sizeof extensions / sizeof *extensions };
 
 psti_format psti_format_of_ext(const char *ext, size_t len)
 {
-    for (size_t i = 0; i < sizeof extensions / sizeof *extensions; i++)
-        if (strlen(extensions[i].ext) == len && strncasecmp(extensions[i].ext, ext, len) == 0)
+    for (size_t i = 0; i < EXTENSIONS; i++)
+        if (extensions[i].read && strlen(extensions[i].ext) == len &&
+            strncasecmp(extensions[i].ext, ext, len) == 0)
             return extensions[i].format;
     return PSTI_FORMAT_NONE;
 }
 
 psti_format psti_format_of_name(const char *name, size_t len)
 {
+    const char *ext = psti_ext_of_name(name, len);
+    return ext ? psti_format_of_ext(ext, (size_t)(name + len - ext)) : PSTI_FORMAT_NONE;
+}
+
+const char *psti_ext_of_name(const char *name, size_t len)
+{
+    for (size_t i = 0; i < EXTENSIONS; i++)
+        if (extensions[i].read && strchr(extensions[i].ext, '.') &&
+            psti_has_ext(name, len, extensions[i].ext))
+            return name + len - strlen(extensions[i].ext);
     const char *dot = memrchr(name, '.', len);
-    if (!dot || dot == name)
-        return PSTI_FORMAT_NONE;
-    return psti_format_of_ext(dot + 1, (size_t)(name + len - dot - 1));
+    return dot && dot != name ? dot + 1 : NULL;
+}
+
+uint32_t psti_format_endings(void)
+{
+    uint32_t read = 0;
+    for (size_t i = 0; i < EXTENSIONS; i++)
+        read |= (uint32_t)extensions[i].read << i;
+    return read;
 }
 
 const char *psti_format_by_name(psti_format format)
 {
-    static const char *const names[PSTI_FORMATS] = {"", "jpeg", "png", "webp", "npy"};
+    static const char *const names[PSTI_FORMATS] = {"",      "jpeg", "png", "webp", "npy",
+                                                    "nifti", "npz",  "wav", "flac"};
     return names[format];
 }
 

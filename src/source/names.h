@@ -45,19 +45,27 @@ bool psti_stamp_same(const psti_stamp *a, const psti_stamp *b); /* size, time an
 void psti_open_beneath_without_openat2(bool without);
 bool psti_have_openat2(void);
 
-/* File formats by the end of a name, case-insensitive. */
+/* File formats by the end of a name, case-insensitive: those that can be decoded. */
 typedef enum psti_format {
     PSTI_FORMAT_NONE = 0,
     PSTI_FORMAT_JPEG,
     PSTI_FORMAT_PNG,
     PSTI_FORMAT_WEBP,
     PSTI_FORMAT_NPY,
+    PSTI_FORMAT_NIFTI,
+    PSTI_FORMAT_NPZ,
+    PSTI_FORMAT_WAV,
+    PSTI_FORMAT_FLAC,
     PSTI_FORMATS
 } psti_format;
 psti_format psti_format_of_name(const char *name, size_t len);
 /* The same for the extension alone, without a dot. */
 psti_format psti_format_of_ext(const char *ext, size_t len);
 const char *psti_format_by_name(psti_format format); /* "jpeg", … */
+/* Where the extension of a name begins, behind its dot; nii.gz is one. NULL where there is none. */
+const char *psti_ext_of_name(const char *name, size_t len);
+/* The endings that count, as one number: what was listed with others is listed anew. */
+uint32_t psti_format_endings(void);
 /* Whether the name ends in .ext, case-insensitive, with something before the dot. */
 bool psti_has_ext(const char *name, size_t len, const char *ext);
 

@@ -12,8 +12,8 @@ static size_t stem_of(const psti_found *f, size_t skip, char *buf, size_t cap)
 {
     const char *below = f->dir->path + (strlen(f->dir->path) > skip ? skip + 1 : skip);
     const char *name = psti_entry_name(f->dir, f->entry);
-    const char *dot = strrchr(name, '.');
-    const size_t above = strlen(below), stem = (size_t)(dot - name);
+    const char *ext = psti_ext_of_name(name, strlen(name));
+    const size_t above = strlen(below), stem = (size_t)(ext - 1 - name);
     if (above + stem + 2 > cap)
         return 0;
     memcpy(buf, below, above);
@@ -94,8 +94,8 @@ static void add_pair_fields(psti_building *b, const uint64_t image_formats[PSTI_
     uint64_t mask_formats[PSTI_FORMATS];
     for (int i = 0; i < PSTI_FORMATS; i++)
         mask_formats[i] = b->formats[i] - image_formats[i];
-    const char *image = psti_folder_format(image_formats, PSTI_FORMAT_JPEG, PSTI_FORMAT_NPY);
-    const char *mask = psti_folder_format(mask_formats, PSTI_FORMAT_JPEG, PSTI_FORMAT_NPY);
+    const char *image = psti_format_common(image_formats, PSTI_FORMAT_JPEG, PSTI_FORMAT_NPY);
+    const char *mask = psti_format_common(mask_formats, PSTI_FORMAT_JPEG, PSTI_FORMAT_NPY);
     const pst_field_info first = psti_member_info("image", 5, PST_IMAGE, image);
     const pst_field_info second = psti_member_info("mask", 4, PST_MASK, mask);
     psti_dataset_add_field(b->data, &first, true, 0);

@@ -134,8 +134,24 @@ static inline const char *psti_text_at(const psti_dataset *data, uint64_t at)
 
 /* What a member field of this name and format looks like. */
 pst_field_info psti_member_info(const char *name, size_t len, pst_kind kind, const char *format);
-/* IMAGE or ARRAY for a file format. */
+/* The kind of a file format; IMAGE for NONE. */
 pst_kind psti_format_kind(psti_format format);
+/* What a file that is a sample of its own becomes: one field for each family of formats. */
+typedef struct psti_family {
+    const char *field;
+    pst_kind kind;
+    psti_format first, last;
+} psti_family;
+enum { PSTI_FAMILIES = 4 };
+extern const psti_family psti_families[PSTI_FAMILIES];
+int psti_family_of(psti_format format); /* 0 for NONE */
+/* The format that all files have, "mixed", or NULL where none has one in from..to. formats: files
+ * of each. */
+const char *psti_format_common(const uint64_t formats[PSTI_FORMATS], int from, int to);
+/* Adds the fields of the families that occur; slot: the member column of each. Returns the number
+ * of columns. */
+int psti_dataset_add_families(psti_dataset *data, const uint64_t formats[PSTI_FORMATS],
+                              int slot[PSTI_FAMILIES]);
 /* "mask", "seg", …: names whose PNGs hold classes, not colours. */
 bool psti_is_mask_name(const char *name, size_t len);
 

@@ -82,6 +82,17 @@ static bool is_value(const char *text)
     return strcmp(text, "cls") == 0 || strcmp(text, "json") == 0;
 }
 
+/* The dot between a field's name and its format, as in seg.png; NULL where there is only a format.
+ */
+static const char *dot_of(const char *text)
+{
+    const char *dot = strrchr(text, '.');
+    if (!dot || psti_format_of_ext(text, strlen(text)))
+        return NULL; /* nii.gz is one ending */
+    const char *ending = psti_ext_of_name(text, strlen(text));
+    return ending ? ending - 1 : dot;
+}
+
 /* The extension's entry, made if needed; NULL when there are too many. */
 static ext *find_ext(joining *j, const char *text)
 {
@@ -90,11 +101,11 @@ static ext *find_ext(joining *j, const char *text)
             return &j->exts[i];
     if (j->ext_count == EXTS_MAX)
         return NULL;
-    const char *dot = strrchr(text, '.'), *last = dot ? dot + 1 : text;
+    const char *dot = dot_of(text), *last = dot ? dot + 1 : text;
     const psti_format format = psti_format_of_ext(last, strlen(last));
     ext *e = &j->exts[j->ext_count++];
     *e = (ext){.text = text, .format = format, .slot = SLOT_NONE};
-    e->bare_image = !dot && format && format != PSTI_FORMAT_NPY;
+    e->bare_image = !dot && format && psti_format_kind(format) == PST_IMAGE;
     return e;
 }
 
@@ -163,12 +174,12 @@ static bool name_is_free(const joining *j, const char *name, size_t len)
 
 static pst_kind kind_of_ext(const ext *e, size_t name_len, bool compound)
 {
-    if (e->format == PSTI_FORMAT_NPY)
-        return PST_ARRAY;
-    if (e->format == PSTI_FORMAT_PNG && compound && psti_is_mask_name(e->text, name_len))
+    const pst_kind kind = psti_format_kind(e->format);
+    const bool may_mask = e->format == PSTI_FORMAT_PNG || kind == PST_VOLUME;
+    if (may_mask && compound && psti_is_mask_name(e->text, name_len))
         return PST_MASK;
     if (e->format)
-        return PST_IMAGE;
+        return kind;
     const char *dot = strrchr(e->text, '.');
     return strcmp(dot ? dot + 1 : e->text, "txt") == 0 ? PST_TEXT : PST_BYTES;
 }
@@ -176,7 +187,7 @@ static pst_kind kind_of_ext(const ext *e, size_t name_len, bool compound)
 /* One field for one extension: NAME.ext is called NAME, or in full when that name is taken. */
 static void add_ext_field(joining *j, ext *e)
 {
-    const char *dot = strrchr(e->text, '.');
+    const char *dot = dot_of(e->text);
     const size_t full = strlen(e->text), part = dot ? (size_t)(dot - e->text) : full;
     const size_t len = name_is_free(j, e->text, part) ? part : full;
     if (!name_is_free(j, e->text, len) || j->slots == PSTI_FIELDS_MAX)

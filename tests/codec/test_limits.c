@@ -220,6 +220,11 @@ static void other_bytes_are_named(void)
          "ftypavif",
          12, "AVIF"},
         {"\x93NUMPY\x01\0v\0", 10, "read it as an array"},
+        {"RIFF\x10\0\0\0WAVEfmt ", 16, "a WAV recording where a picture is wanted"},
+        {"fLaC\0\0\0\x22", 8, "a FLAC recording where a picture is wanted"},
+        {"\x1C\x02\0\0n+2\0\r\n\x1A\n", 12, "a NIfTI volume where a picture is wanted"},
+        {"\x1F\x8B\x08\0", 4, "gzip is not read"},
+        {"PK\x03\x04", 4, "zip is not read"},
         {"\x01\x02\x03\xFE", 4, "starts with the bytes 01 02 03 fe"},
         {"\x89PN", 3, "starts with the bytes 89 50 4e"},
     };

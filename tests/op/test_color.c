@@ -134,7 +134,7 @@ static void sharpness_smooths_the_inside_only(void)
 static void in_place_gives_the_same(void)
 {
     static const int64_t sizes[][2] = {{1, 1}, {1, 7}, {7, 1}, {2, 2}, {3, 3}, {17, 131}, {40, 64}};
-    for (const psti_op *const *op = psti_ops; *op; op++) {
+    for (const psti_op *const *op = psti_picture_ops; *op; op++) {
         for (int s = 0; is_color(*op) && s < 14; s++) {
             const int64_t rows = sizes[s / 2][0], cols = sizes[s / 2][1], channels = s % 2 ? 3 : 1;
             trial t = trial_usual(*op, "1");
@@ -196,7 +196,7 @@ static void grayscale_changes_the_channels(void)
 
 static void other_pictures_are_refused(void)
 {
-    for (const psti_op *const *op = psti_ops; *op; op++) {
+    for (const psti_op *const *op = psti_picture_ops; *op; op++) {
         trial t = trial_usual(*op, "1");
         if (!is_color(*op))
             continue;
@@ -392,7 +392,7 @@ static void ops_act_with_probability_p(void)
 {
     static const double chances[] = {0, 0.2, 0.9, 1};
     static const char *const texts[] = {"0", "0.2", "0.9", "1"};
-    for (const psti_op *const *op = psti_ops; *op; op++) {
+    for (const psti_op *const *op = psti_picture_ops; *op; op++) {
         bool chance = false;
         for (const psti_param *param = (*op)->params; param->name; param++)
             chance |= strcmp(param->name, "p") == 0;

@@ -14,13 +14,17 @@
 static void every_op_is_found_by_its_name_alone(void)
 {
     int count = 0;
-    for (const psti_op *const *op = psti_ops; *op; op++, count++) {
+    for (const psti_op *const *op = psti_picture_ops; *op; op++, count++) {
         CHECK(psti_op_find((*op)->name, strlen((*op)->name)) == *op);
         CHECK((*op)->params_bytes <= PARAMS_BYTES && (*op)->infer && (*op)->decide && (*op)->run);
         _Alignas(16) uint8_t params[PARAMS_BYTES];
         CHECKF(args_parse(*op, params, NULL, 0), "defaults of %s", (*op)->name);
     }
     CHECKF(count == 41, "%d", count);
+    const psti_op *op;
+    for (count = 0; (op = psti_op_at(count)) != NULL; count++)
+        CHECKF(psti_op_find(op->name, strlen(op->name)) == op, "%s", op->name);
+    CHECK(count >= 41 && psti_op_at(0) == psti_picture_ops[0] && !psti_op_at(-1));
     CHECK(psti_op_find("resiz", 5) == NULL && psti_op_find("resizes", 7) == NULL);
 }
 
@@ -390,7 +394,7 @@ static void no_fitting_window_means_the_middle(void)
 
 static void the_same_key_draws_the_same(void)
 {
-    for (const psti_op *const *op = psti_ops; *op; op++) {
+    for (const psti_op *const *op = psti_picture_ops; *op; op++) {
         trial a = trial_usual(*op, "0.5"), b = trial_usual(*op, "0.5");
         for (int i = 0; i < 10; i++) {
             CHECK(decide(&a, 40, 50, 3) == 0 && decide(&b, 40, 50, 3) == 0);
@@ -434,7 +438,7 @@ static void failed_allocations_are_reported(void)
 {
     psti_mem_stats before, after;
     psti_mem_stats_total(&before);
-    for (const psti_op *const *op = psti_ops; *op; op++) {
+    for (const psti_op *const *op = psti_picture_ops; *op; op++) {
         trial t = trial_usual(*op, "1");
         CHECK(decide(&t, 40, 50, 3) == 0);
         psti_field in = numbered(40, 50, 3, PST_U8),

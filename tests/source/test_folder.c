@@ -40,6 +40,38 @@ static void class_folders_give_labels(void)
     psti_dataset_unref(data);
 }
 
+static void endings_are_found(void)
+{
+    CHECK(psti_format_of_name("a.b.JPG", 7) == PSTI_FORMAT_JPEG);
+    CHECK(psti_format_of_name("a.jpg.npy", 9) == PSTI_FORMAT_NPY);
+    CHECK(psti_format_of_name(".png", 4) == PSTI_FORMAT_NONE && !psti_ext_of_name(".png", 4));
+    CHECK(psti_format_of_name("png", 3) == PSTI_FORMAT_NONE && !psti_ext_of_name("png", 3));
+    const char *name = "a.b.c";
+    CHECK(psti_ext_of_name(name, 5) == name + 4);
+    for (int i = PSTI_FORMAT_NONE + 1; i < PSTI_FORMATS; i++) {
+        const psti_family *family = &psti_families[psti_family_of((psti_format)i)];
+        CHECK(*psti_format_by_name((psti_format)i) && family->kind == psti_format_kind(i));
+        CHECK(family->first <= (psti_format)i && (psti_format)i <= family->last);
+    }
+}
+
+/* A file that no decoder reads is left alone in a folder and is bytes in a tar shard. */
+static void files_that_no_decoder_reads_are_no_samples(void)
+{
+    static const char *const endings[] = {"nii", "nii.gz", "NII.GZ", "npz", "wav", "flac"};
+    scratch_clear();
+    put_text(at("d/c/a.jpg"), "a");
+    for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
+        CHECK(psti_format_of_ext(endings[i], strlen(endings[i])) == PSTI_FORMAT_NONE);
+        put_text(at("d/c/b.%s", endings[i]), "b");
+        put_text(at("e/c/b.%s", endings[i]), "b");
+    }
+    psti_dataset *data = open_plain(at("d"));
+    CHECK(psti_dataset_count(data) == 1 && key_is(data, 0, "c/a.jpg"));
+    psti_dataset_unref(data);
+    CHECK(!open_plain(at("e")) && strstr(last_error.message, "none of its 6 files ends in jpg"));
+}
+
 /* Files and folders whose names are beginnings of each other: the tree must come out in byte order
  * all the same. */
 static void keys_ascend_byte_by_byte(void)
@@ -374,6 +406,8 @@ int main(void)
     scratch_open();
     pst_log_set(count_log, NULL);
     RUN(class_folders_give_labels);
+    RUN(endings_are_found);
+    RUN(files_that_no_decoder_reads_are_no_samples);
     RUN(keys_ascend_byte_by_byte);
     RUN(flat_folder_has_no_labels);
     RUN(split_folders_are_splits);

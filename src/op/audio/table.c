@@ -1,0 +1,8 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The table of the ops on recordings. A new one is one file here with one `const psti_op`, and one
+ * line below. */
+#include "op/op_priv.h"
+
+const psti_op *const psti_audio_ops[] = {
+    NULL,
+};
