@@ -118,8 +118,7 @@ static void lay_out(psti_cache_entry *entry, const psti_cache_content *content)
         psti_decoded *mine = &entry->pictures[i];
         *mine = content->pictures[i];
         psti_field *f = &mine->field;
-        f->stride = (size_t)f->shape[1] * (size_t)f->shape[2] * psti_dtype_bytes(f->dtype);
-        f->bytes = (size_t)f->shape[0] * f->stride;
+        psti_field_pack(f);
         f->data = at;
         at += cache_align(f->bytes + ALIGN);
     }

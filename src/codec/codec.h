@@ -40,6 +40,9 @@ typedef struct psti_limits {
     uint64_t pixels;       /* 100 Mpx */
     uint64_t output_bytes; /* 512 MiB */
     int scans;             /* 500 */
+    uint64_t voxels;       /* of a volume: 2^31 */
+    uint64_t volume_bytes; /* 4 GiB; of recordings too */
+    uint64_t samples;      /* of a recording: 2^29 */
 } psti_limits;
 extern const psti_limits psti_limits_default;
 
@@ -49,6 +52,7 @@ typedef struct psti_decode_options {
     int color;   /* psti_color; images */
     bool orient; /* apply EXIF orientation */
     psti_limits limits;
+    psti_axes axes; /* what is wanted: a picture, a volume or a wave */
 } psti_decode_options;
 
 /* Header facts, after orientation. */
@@ -62,11 +66,16 @@ typedef struct psti_picture {
     bool can_crop;   /* run can make a window for less than the whole */
     bool unsure_end; /* the end marker is missing: damage shows only when decoded to the end */
     char detail[64];
+    /* As in psti_geom. A wave has its samples as rows and one column. */
+    int64_t depth;
+    double unit[3];
+    psti_axes axes;
 } psti_picture;
+psti_geom psti_picture_geom(const psti_picture *pic);
 
-/* A window of the picture, in pixels; rows == 0 means all. */
+/* A window of the picture, in pixels; rows == 0 means all. front and planes: of a volume. */
 typedef struct psti_window {
-    int64_t top, left, rows, cols;
+    int64_t top, left, rows, cols, front, planes;
 } psti_window;
 
 typedef struct psti_decoder psti_decoder;
@@ -87,8 +96,8 @@ typedef struct psti_decode_need {
 } psti_decode_need;
 int psti_decoder_need(psti_decoder *dec, const psti_window *window, psti_decode_need *need,
                       pst_error *err);
-/* Decodes into dst (need.out_bytes). Fills field: kind, dtype, rank 3, shape, stride,
- * x0/y0/whole_*, first_damaged_row. A warning that loses pixels sets first_damaged_row and is no
+/* Decodes into dst (need.out_bytes). Fills field: kind, dtype, axes, shape, stride or steps,
+ * x0/y0/z0/whole_*, first_damaged_row. A warning that loses pixels sets first_damaged_row and is no
  * failure here: the caller compares it with the rows it uses. known_damage: what a former run of
  * the same bytes found, -1 if none did; saves decoding to the end where unsure_end. */
 int psti_decoder_run(psti_decoder *dec, const psti_decode_need *need, int64_t known_damage,

@@ -8,9 +8,10 @@
 #include "codec/codec.h"
 #include "core/status.h"
 
-/* One picture format. All slots run on the decoder's own thread and never block. */
+/* One format. All slots run on the decoder's own thread and never block. */
 typedef struct psti_codec {
     psti_format format;
+    psti_axes axes; /* of what it makes */
     const char *name;
     size_t state_bytes; /* of dec->state[format], zeroed once */
     /* Reads the header of dec->bytes and fills dec->pic, stored_* and orientation. After a failure
@@ -18,7 +19,8 @@ typedef struct psti_codec {
     int (*begin)(psti_decoder *dec, pst_error *err);
     /* Given need->made, fills need->library_bytes. */
     void (*measure)(const psti_decoder *dec, psti_decode_need *need);
-    /* Widens need->made, a window with its pad, to what can be decoded; NULL where only wholes can.
+    /* Widens need->made, a window (of a picture: with its pad), to what can be decoded; NULL where
+     * only wholes can.
      */
     void (*align)(const psti_decoder *dec, psti_window *made);
     /* Decodes need->made into dst; sets dec->first_damaged_row. */
@@ -53,6 +55,8 @@ extern const psti_codec psti_codec_webp;
 
 /* Refuses what exceeds the pixel limit; called as soon as the size is known. */
 int psti_decoder_check_pixels(const psti_decoder *dec, int64_t rows, int64_t cols, pst_error *err);
+/* The same for what is no picture, by its axes: voxels, samples, bytes. */
+int psti_decoder_check_size(const psti_decoder *dec, const psti_geom *size, pst_error *err);
 /* Sets pic.rows and pic.cols from stored_* and orientation. */
 void psti_decoder_orient(psti_decoder *dec);
 

@@ -7,7 +7,12 @@
 
 #include "codec/codec_priv.h"
 
-const psti_limits psti_limits_default = {100000000u, 512u << 20, 500};
+const psti_limits psti_limits_default = {.pixels = 100000000u,
+                                         .output_bytes = 512u << 20,
+                                         .scans = 500,
+                                         .voxels = (uint64_t)1 << 31,
+                                         .volume_bytes = (uint64_t)4 << 30,
+                                         .samples = (uint64_t)1 << 29};
 
 static const psti_codec *const codecs[] = {
     &psti_codec_jpeg,
@@ -87,61 +92,80 @@ static bool looks_like_text(const uint8_t *bytes, size_t size)
     return look > 0;
 }
 
-/* Bytes that are no picture: says what they look like instead. */
-static int refuse_unknown(const uint8_t *bytes, size_t size, const magic *found, pst_error *err)
+/* What may be read as what is wanted. */
+static const char *wanted(psti_axes axes)
 {
+    return axes == PSTI_AXES_VOLUME ? "NIfTI, NPY or NPZ volume"
+           : axes == PSTI_AXES_WAVE ? "WAV or FLAC recording"
+                                    : "JPEG, PNG or WebP picture";
+}
+
+/* Bytes that are not what is wanted: says what they look like instead. */
+static int refuse_unknown(const psti_decoder *dec, const magic *found, pst_error *err)
+{
+    const uint8_t *bytes = dec->bytes;
+    const size_t size = dec->size;
+    const char *want = wanted(dec->opts.axes);
     if (size == 0)
         return psti_fail(err, PST_EFORMAT, "decode", NULL,
                          "there are no bytes: the file is empty, take it out of the dataset");
     if (found)
-        return psti_fail(err, PST_EFORMAT, "decode", NULL,
-                         "%s is not read: convert it to JPEG, PNG or WebP", found->name);
+        return psti_fail(err, PST_EFORMAT, "decode", NULL, "%s is not read: convert it to %.*s",
+                         found->name, (int)(strrchr(want, ' ') - want), want);
     char hint[3 * 16 + 1] = "";
     const size_t shown = size < 16 ? size : 16;
     if (looks_like_text(bytes, size)) {
         for (size_t i = 0; i < shown; i++)
             hint[i] = bytes[i] < 32 || bytes[i] >= 127 ? '?' : (char)bytes[i];
         return psti_fail_at(err, PST_EFORMAT, "decode", NULL, 0,
-                            "this is no JPEG, PNG or WebP picture: it looks like text and starts "
-                            "\"%s\"",
-                            hint);
+                            "this is no %s: it looks like text and starts \"%s\"", want, hint);
     }
     for (size_t i = 0; i < shown; i++)
         snprintf(hint + 3 * i, 4, "%02x ", bytes[i]);
     return psti_fail_at(err, PST_EFORMAT, "decode", NULL, 0,
-                        "this is no JPEG, PNG or WebP picture: it starts with the bytes %s", hint);
+                        "this is no %s: it starts with the bytes %s", want, hint);
 }
 
-static const psti_codec *find_codec(psti_format format)
+static const psti_codec *find_codec(psti_format format, psti_axes axes)
 {
     for (size_t i = 0; i < CODECS; i++)
-        if (codecs[i]->format == format)
+        if (codecs[i]->format == format && codecs[i]->axes == axes)
             return codecs[i];
     return NULL;
+}
+
+/* A format that is known, where something of another kind is wanted. */
+static int refuse_kind(const psti_decoder *dec, psti_format format, pst_error *err)
+{
+    static const char *const what[PSTI_FORMATS] = {
+        [PSTI_FORMAT_JPEG] = "a JPEG picture",  [PSTI_FORMAT_PNG] = "a PNG picture",
+        [PSTI_FORMAT_WEBP] = "a WebP picture",  [PSTI_FORMAT_NPY] = "an NPY array",
+        [PSTI_FORMAT_NIFTI] = "a NIfTI volume", [PSTI_FORMAT_NPZ] = "an NPZ archive",
+        [PSTI_FORMAT_WAV] = "a WAV recording",  [PSTI_FORMAT_FLAC] = "a FLAC recording"};
+    const char *want = wanted(dec->opts.axes), *noun = strrchr(want, ' ') + 1;
+    if (format == PSTI_FORMAT_NPY && dec->opts.axes == PSTI_AXES_PICTURE)
+        return psti_fail(
+            err, PST_EFORMAT, "decode", NULL,
+            "this is an NPY array where a picture is wanted: read it as an array field");
+    return psti_fail(err, PST_EFORMAT, "decode", NULL, "this is %s where a %s is wanted: give %.*s",
+                     what[format], noun, (int)(noun - 1 - want), want);
 }
 
 static int choose_codec(psti_decoder *dec, pst_error *err)
 {
     const magic *found = find_magic(dec->bytes, dec->size);
     if (!found || found->format == PSTI_FORMAT_UNKNOWN)
-        return refuse_unknown(dec->bytes, dec->size, found, err);
-    if (found->format == PSTI_FORMAT_NPY)
-        return psti_fail(
-            err, PST_EFORMAT, "decode", NULL,
-            "this is an NPY array where a picture is wanted: read it as an array field");
-    if (found->format > PSTI_FORMAT_NPY)
-        return psti_fail(err, PST_EFORMAT, "decode", NULL,
-                         "this is a %s where a picture is wanted: give JPEG, PNG or WebP",
-                         found->format == PSTI_FORMAT_NIFTI ? "NIfTI volume"
-                         : found->format == PSTI_FORMAT_WAV ? "WAV recording"
-                                                            : "FLAC recording");
-    dec->codec = find_codec(found->format);
-    if (!dec->codec)
+        return refuse_unknown(dec, found, err);
+    dec->codec = find_codec(found->format, dec->opts.axes);
+    if (dec->codec)
+        return 0;
+    const bool left_out = found->format == PSTI_FORMAT_PNG || found->format == PSTI_FORMAT_WEBP;
+    if (left_out && dec->opts.axes == PSTI_AXES_PICTURE)
         return psti_fail(err, PST_EFORMAT, "decode", NULL,
                          "built without %s: build again with %s, or convert the file to JPEG",
                          found->format == PSTI_FORMAT_PNG ? "PNG" : "WebP",
                          found->format == PSTI_FORMAT_PNG ? "libspng" : "libwebp");
-    return 0;
+    return refuse_kind(dec, found->format, err);
 }
 
 /* ---- life ---- */
@@ -208,6 +232,42 @@ void psti_decoder_orient(psti_decoder *dec)
     dec->pic.cols = swap ? dec->stored_rows : dec->stored_cols;
 }
 
+psti_geom psti_picture_geom(const psti_picture *pic)
+{
+    return (psti_geom){pic->rows,
+                       pic->cols,
+                       pic->channels,
+                       pic->depth,
+                       pic->dtype,
+                       pic->axes,
+                       {pic->unit[0], pic->unit[1], pic->unit[2]}};
+}
+
+int psti_decoder_check_size(const psti_decoder *dec, const psti_geom *size, pst_error *err)
+{
+    const psti_limits *limits = &dec->opts.limits;
+    const bool wave = size->axes == PSTI_AXES_WAVE;
+    const uint64_t most = wave ? limits->samples : limits->voxels;
+    psti_geom one = *size;
+    size_t count, bytes;
+    one.dtype = PST_U8;
+    one.channels = 1;
+    if (!psti_geom_bytes(&one, &count) || count > most)
+        return wave ? psti_fail(err, PST_ELIMIT, "decode", NULL,
+                                "the header claims %lld samples, the limit is %llu",
+                                (long long)size->rows, (unsigned long long)most)
+                    : psti_fail(err, PST_ELIMIT, "decode", NULL,
+                                "the header claims %lld x %lld x %lld voxels, the limit is %llu "
+                                "voxels",
+                                (long long)size->depth, (long long)size->rows,
+                                (long long)size->cols, (unsigned long long)most);
+    if (psti_geom_bytes(size, &bytes) && bytes <= limits->volume_bytes)
+        return 0;
+    return psti_fail(err, PST_ELIMIT, "decode", NULL,
+                     "the decoded %s would take more than the limit of %llu bytes",
+                     wave ? "recording" : "volume", (unsigned long long)limits->volume_bytes);
+}
+
 static size_t pixel_bytes(const psti_decoder *dec)
 {
     return (size_t)dec->pic.channels * psti_dtype_bytes(dec->pic.dtype);
@@ -215,6 +275,9 @@ static size_t pixel_bytes(const psti_decoder *dec)
 
 static int check_output(const psti_decoder *dec, pst_error *err)
 {
+    const psti_geom size = psti_picture_geom(&dec->pic);
+    if (size.axes != PSTI_AXES_PICTURE)
+        return psti_decoder_check_size(dec, &size, err);
     const uint64_t bytes = (uint64_t)dec->pic.rows * (uint64_t)dec->pic.cols * pixel_bytes(dec);
     if (bytes <= dec->opts.limits.output_bytes)
         return 0;
@@ -230,7 +293,7 @@ int psti_decoder_begin(psti_decoder *dec, const uint8_t *bytes, size_t size,
     dec->bytes = bytes;
     dec->size = size;
     dec->opts = *opts;
-    dec->pic = (psti_picture){.dtype = PST_U8};
+    dec->pic = (psti_picture){.dtype = PST_U8, .axes = opts->axes};
     dec->orientation = 1;
     dec->ran = false;
     dec->warnings = 0;
@@ -264,6 +327,9 @@ static int64_t at_most(int64_t value, int64_t high)
 
 static bool inside(const psti_window *w, const psti_picture *pic)
 {
+    if (pic->axes == PSTI_AXES_VOLUME && (w->front < 0 || w->planes < 1 || w->planes > pic->depth ||
+                                          w->front > pic->depth - w->planes))
+        return false;
     return w->top >= 0 && w->left >= 0 && w->rows > 0 && w->cols > 0 && w->rows <= pic->rows &&
            w->cols <= pic->cols && w->top <= pic->rows - w->rows && w->left <= pic->cols - w->cols;
 }
@@ -274,7 +340,17 @@ static psti_window padded(const psti_window *w, const psti_picture *pic)
     const int64_t left = at_least(w->left - PSTI_CROP_PAD, 0);
     const int64_t bottom = at_most(w->top + w->rows + PSTI_CROP_PAD, pic->rows);
     const int64_t right = at_most(w->left + w->cols + PSTI_CROP_PAD, pic->cols);
-    return (psti_window){top, left, bottom - top, right - left};
+    return (psti_window){.top = top, .left = left, .rows = bottom - top, .cols = right - left};
+}
+
+/* Size and rows of what is made. */
+static void size_need(const psti_decoder *dec, psti_decode_need *need)
+{
+    const psti_picture *pic = &dec->pic;
+    need->out_stride = (size_t)need->made.cols * pixel_bytes(dec);
+    need->out_bytes = need->out_stride * (size_t)need->made.rows;
+    if (pic->axes == PSTI_AXES_VOLUME)
+        need->out_bytes *= (size_t)need->made.planes;
 }
 
 int psti_decoder_need(psti_decoder *dec, const psti_window *window, psti_decode_need *need,
@@ -283,7 +359,7 @@ int psti_decoder_need(psti_decoder *dec, const psti_window *window, psti_decode_
     if (!dec->codec)
         return psti_fail(err, -EINVAL, "decode", NULL, "no picture was begun");
     const psti_picture *pic = &dec->pic;
-    *need = (psti_decode_need){.made = {0, 0, pic->rows, pic->cols}};
+    *need = (psti_decode_need){.made = {0, 0, pic->rows, pic->cols, 0, pic->depth}};
     if (window && window->rows != 0) {
         if (!inside(window, pic))
             return psti_fail(
@@ -293,12 +369,12 @@ int psti_decoder_need(psti_decoder *dec, const psti_window *window, psti_decode_
                 (long long)window->cols, (long long)window->rows, (long long)window->left,
                 (long long)window->top, (long long)pic->cols, (long long)pic->rows);
         if (pic->can_crop) {
-            need->made = padded(window, pic);
-            dec->codec->align(dec, &need->made);
+            need->made = pic->axes == PSTI_AXES_PICTURE ? padded(window, pic) : *window;
+            if (dec->codec->align)
+                dec->codec->align(dec, &need->made);
         }
     }
-    need->out_stride = (size_t)need->made.cols * pixel_bytes(dec);
-    need->out_bytes = need->out_stride * (size_t)need->made.rows;
+    size_need(dec, need);
     dec->codec->measure(dec, need);
     return 0;
 }
@@ -308,20 +384,19 @@ int psti_decoder_need(psti_decoder *dec, const psti_window *window, psti_decode_
 static void fill_field(const psti_decoder *dec, const psti_decode_need *need, uint8_t *dst,
                        psti_field *field)
 {
-    *field = (psti_field){
-        .kind = (uint8_t)dec->opts.kind,
-        .dtype = (uint8_t)dec->pic.dtype,
-        .rank = 3,
-        .shape = {need->made.rows, need->made.cols, dec->pic.channels},
-        .data = dst,
-        .bytes = need->out_bytes,
-        .stride = need->out_stride,
-        .x0 = need->made.left,
-        .y0 = need->made.top,
-        .whole_rows = dec->pic.rows,
-        .whole_cols = dec->pic.cols,
-        .first_damaged_row = dec->first_damaged_row,
-    };
+    psti_geom size = psti_picture_geom(&dec->pic);
+    size.rows = need->made.rows;
+    size.cols = need->made.cols;
+    size.depth = need->made.planes;
+    *field = psti_field_of(dec->opts.kind, &size);
+    field->data = dst;
+    field->x0 = need->made.left;
+    field->y0 = need->made.top;
+    field->z0 = need->made.front;
+    field->whole_rows = dec->pic.rows;
+    field->whole_cols = dec->pic.cols;
+    field->whole_depth = dec->pic.depth;
+    field->first_damaged_row = dec->first_damaged_row;
 }
 
 int psti_decoder_run(psti_decoder *dec, const psti_decode_need *need, int64_t known_damage,

@@ -103,6 +103,7 @@ void fields_inputs(const psti_dataset *data, const field_choice *choice, psti_pl
             input->classes = psti_dataset_classes(data);
         input->encoded =
             field->member && (field->info.kind == PST_IMAGE || field->info.kind == PST_MASK ||
+                              field->info.kind == PST_VOLUME || field->info.kind == PST_AUDIO ||
                               field->info.kind == PST_ARRAY);
         pst_field_info info = field->info;
         if (field->member)

@@ -226,18 +226,13 @@ static int keep_decoded(probe *p, kept *k, probe_cost *c)
     const int count = psti_plan_decoded_pictures(p->plan);
     for (int i = 0; i < count; i++) {
         const psti_decoded made = psti_work_decoded(p->work, i);
-        const size_t row = (size_t)made.field.shape[1] * (size_t)made.field.shape[2] *
-                           psti_dtype_bytes(made.field.dtype);
-        const size_t rows = (size_t)made.field.shape[0];
-        if (row * rows + 128 > STORE - p->store_at)
-            return -ENOSPC;
         k->picture[i] = made;
         psti_field *field = &k->picture[i].field;
+        psti_field_pack(field);
+        if (field->bytes + 128 > STORE - p->store_at)
+            return -ENOSPC;
         field->data = p->store.data + p->store_at;
-        field->stride = row;
-        field->bytes = row * rows;
-        for (size_t y = 0; y < rows; y++)
-            memcpy(field->data + y * row, made.field.data + y * made.field.stride, row);
+        psti_field_copy(&made.field, field);
         p->store_at += (field->bytes + 127) & ~(size_t)63;
         c->decoded += (double)field->bytes;
     }

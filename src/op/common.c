@@ -12,7 +12,7 @@ int64_t psti_round_even(double x)
 
 void psti_draw_whole(psti_draw *draw, const psti_geom *in)
 {
-    *draw = (psti_draw){.rows = in->rows, .cols = in->cols, .act = true};
+    *draw = (psti_draw){.rows = in->rows, .cols = in->cols, .planes = in->depth, .act = true};
 }
 
 void psti_infer_same(const void *params, const psti_geom *in, psti_geom *out)
@@ -27,8 +27,29 @@ void psti_size_of(const psti_list *size, int64_t *rows, int64_t *cols)
     *cols = (int64_t)size->v[size->count > 1];
 }
 
+static int check_volume(const char *op, const psti_geom *out, pst_error *err)
+{
+    const psti_geom sized = {out->rows,  out->cols,  out->channels,
+                             out->depth, out->dtype, out->axes};
+    const long long depth = out->depth, rows = out->rows, cols = out->cols;
+    size_t bytes;
+    if (depth < 1 || rows < 1 || cols < 1)
+        return psti_fail(err, PST_EFIELD, op, NULL,
+                         "the result would have %lld planes, %lld rows and %lld columns: the "
+                         "volume is too small for this size",
+                         depth, rows, cols);
+    if (psti_geom_bytes(&sized, &bytes) && (int64_t)bytes <= PSTI_OUT_BYTES_MAX_VOLUME)
+        return 0;
+    return psti_fail(err, PST_ELIMIT, op, NULL,
+                     "the result would have %lld planes, %lld rows and %lld columns, more than "
+                     "%lld MiB: ask for a smaller size",
+                     depth, rows, cols, (long long)(PSTI_OUT_BYTES_MAX_VOLUME >> 20));
+}
+
 int psti_out_check(const char *op, const psti_geom *out, pst_error *err)
 {
+    if (out->axes == PSTI_AXES_VOLUME)
+        return check_volume(op, out, err);
     if (out->rows < 1 || out->cols < 1)
         return psti_fail(err, PST_EFIELD, op, NULL,
                          "the result would have %lld rows and %lld columns: the picture is too "

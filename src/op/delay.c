@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "core/clock.h"
-#include "core/status.h"
 #include "op/op_priv.h"
 
 enum { DRAWN, HIDDEN };
@@ -139,13 +138,9 @@ static int run(const void *p, const psti_draw *draw, psti_op_ctx *ctx, const pst
 {
     (void)draw;
     const delay_params *params = p;
-    const size_t pixel = psti_pixel_bytes(in);
-    if (pixel == 0)
-        return psti_fail(err, PST_EFIELD, "delay", NULL,
-                         "a picture has 1 to 4 channels of u8 or u16; this field has not");
-    for (int64_t y = 0; out->data != in->data && y < in->shape[0]; y++)
-        memcpy(out->data + (size_t)y * out->stride, in->data + (size_t)y * in->stride,
-               (size_t)in->shape[1] * pixel);
+    (void)err;
+    if (out->data != in->data)
+        psti_field_copy(in, out);
     if (params->hits == HIDDEN && !psti_delay_hits(params, ctx->id))
         return 0;
     const uint64_t ns = (uint64_t)(params->ms * 1e6 / (double)params->stages);
@@ -164,8 +159,9 @@ static const psti_op *variant(const void *params);
     {                                                                                              \
         .name = "delay", .summary = "time that goes by, for trying out schedules; pixels stay",    \
         .params = table, .params_bytes = sizeof(delay_params),                                     \
-        .flags = PSTI_OP_INPLACE | PSTI_OP_MOVES | (random), .variant = variant,                   \
-        .infer = psti_infer_same, .decide = decide, .parts = parts, .run = run,                    \
+        .flags = PSTI_OP_INPLACE | PSTI_OP_MOVES | (random), .on = PSTI_ON_ALL,                    \
+        .variant = variant, .infer = psti_infer_same, .decide = decide, .parts = parts,            \
+        .run = run,                                                                                \
     }
 const psti_op psti_op_delay = DELAY_OP(0);
 static const psti_op drawn_op = DELAY_OP(PSTI_OP_RANDOM);

@@ -165,7 +165,7 @@ static uint16_t value_at(const psti_field *in, const uint8_t *row, size_t i)
     return wide;
 }
 
-static void put_value(uint16_t value, int dtype, uint8_t *dst)
+void psti_finish_class(uint16_t value, int dtype, uint8_t *dst)
 {
     const uint8_t narrow = value > 255 ? 255 : (uint8_t)value;
     const int32_t i32 = value;
@@ -189,7 +189,7 @@ static void write_integers(const psti_finish *finish, const psti_field *in, uint
         for (size_t i = 0; i < cols * channels; i++) {
             const size_t x = i / channels, c = i % channels;
             const size_t at = planar ? (c * rows + y) * cols + x : y * cols * channels + i;
-            put_value(value_at(in, row, i), finish->dtype, dst + at * element);
+            psti_finish_class(value_at(in, row, i), finish->dtype, dst + at * element);
         }
     }
 }
@@ -207,7 +207,9 @@ void psti_finish_write(const psti_finish *finish, const psti_field *in, uint8_t 
     const psti_kernels *kernels = psti_kernels_get();
     const bool planar = finish->layout == PST_NCHW && in->shape[2] > 1;
     const int to = float_kernel(finish->dtype);
-    if (to >= 0)
+    if (in->axes != PSTI_AXES_PICTURE)
+        psti_finish_values(finish, in, dst);
+    else if (to >= 0)
         write_picture(finish, in, planar ? kernels->planar[to] : kernels->interleaved[to],
                       psti_dtype_bytes(finish->dtype), dst);
     else if (finish->dtype == in->dtype && !planar)

@@ -57,14 +57,24 @@ enum {
                           not make more */
     PSTI_OP_GEOMETRIC = 4, /* acts on image and mask together; otherwise on images only */
     PSTI_OP_INPLACE = 8,   /* out may be the same memory as in */
-    PSTI_OP_MOVES = 16 /* only moves values: may be lowered from after normalize to before it with
-                          the same bytes */
+    PSTI_OP_MOVES = 16,    /* only moves values: may be lowered from after normalize to before it
+                              with the same bytes */
+    PSTI_OP_VIEWS = 32,    /* volumes: run changes only what the field shows of its memory (data,
+                              shape, steps): it takes no memory and makes no pass */
+    PSTI_OP_OPEN = 64,     /* the size that comes out is known after run, which sets out's shape;
+                              decide's is an upper bound */
+    PSTI_OP_RETYPES = 128, /* infer and decide set all of *out; for other ops depth, type, axes and
+                              units stay what they were */
 };
 
-/* A picture's size before or after an op; -1 where unknown (static inference). */
-typedef struct psti_geom {
-    int64_t rows, cols, channels;
-} psti_geom;
+/* What an op acts on, by the meaning of the dimensions. */
+enum {
+    PSTI_ON_PICTURES = 1 << PSTI_AXES_PICTURE,
+    PSTI_ON_VOLUMES = 1 << PSTI_AXES_VOLUME,
+    PSTI_ON_WAVES = 1 << PSTI_AXES_WAVE,
+    PSTI_ON_FRAMES = 1 << PSTI_AXES_FRAMES,
+    PSTI_ON_ALL = PSTI_ON_PICTURES | PSTI_ON_VOLUMES | PSTI_ON_WAVES | PSTI_ON_FRAMES
+};
 
 /* One change of an augmentation policy (op/policy.h). */
 typedef struct psti_pick {
@@ -81,6 +91,7 @@ typedef struct psti_draw {
     double v[8]; /* the op's own */
     int pick_count;
     psti_pick picks[PSTI_PICKS_MAX]; /* policies: what is done, in order */
+    int64_t front, planes;           /* PSTI_OP_CROPS on volumes: the window's planes */
 } psti_draw;
 
 /* A worker's scratch memory and tables for ops. One thread at a time. */
@@ -102,6 +113,8 @@ typedef struct psti_op {
     const psti_param *params;
     size_t params_bytes;
     unsigned flags;
+    unsigned on; /* PSTI_ON_…; 0: pictures */
+    int becomes; /* 1 + the psti_axes of what comes out; 0: as it came */
     /* Checks parameters against each other after parsing; NULL if bounds suffice. Fills
      * err->message. Must not block. */
     int (*check)(const void *params, pst_error *err);
@@ -127,8 +140,10 @@ typedef struct psti_op {
     /* Carries the decision out on one field. `in` may be a window of the picture (in->x0, y0 …)
      * that covers what is read. `out` comes with data, stride, shape, dtype and kind set to
      * decide's size (stride >= a row; data has 64 readable bytes past its end); run writes every
-     * byte of each row that counts. kind PST_MASK: nearest neighbour, any channel count 1, u8 or
-     * u16. Worker thread. NULL: a function of the caller's does it, see pipeline/call.c. */
+     * byte of each row that counts. Of volumes `in` may be a view with any steps, and `out` has no
+     * gaps; PSTI_OP_VIEWS: `out` comes as a copy of `in`. kind PST_MASK: nearest neighbour, any
+     * channel count 1, u8 or u16. Worker thread. NULL: a function of the caller's does it, see
+     * pipeline/call.c. */
     int (*run)(const void *params, const psti_draw *draw, psti_op_ctx *ctx, const psti_field *in,
                psti_field *out, pst_error *err);
     /* In place of run where the op stands behind normalize or to that make floats: writes what it

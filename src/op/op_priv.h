@@ -23,8 +23,9 @@ extern const psti_op psti_op_affine, psti_op_random_affine, psti_op_rotate, psti
     psti_op_random_erasing, psti_op_auto_augment, psti_op_rand_augment,
     psti_op_trivial_augment_wide, psti_op_augmix, psti_op_delay;
 
-enum { PSTI_SIZE_MAX = 65536 };                 /* rows or columns that a parameter may ask for */
-#define PSTI_OUT_BYTES_MAX ((int64_t)512 << 20) /* of one picture that an op makes */
+enum { PSTI_SIZE_MAX = 65536 }; /* rows or columns that a parameter may ask for */
+#define PSTI_OUT_BYTES_MAX        ((int64_t)512 << 20) /* of one picture that an op makes */
+#define PSTI_OUT_BYTES_MAX_VOLUME ((int64_t)4 << 30)   /* of one volume or recording */
 
 /* ---- common.c -------------------------------------------------------------------------------- */
 
@@ -42,6 +43,13 @@ int psti_out_check(const char *op, const psti_geom *out, pst_error *err);
 size_t psti_pixel_bytes(const psti_field *field);
 /* The pixel at (row, column) of the whole picture. The field's window covers it. */
 const uint8_t *psti_pixel_at(const psti_field *field, int64_t row, int64_t col);
+
+/* ---- finish.c, values.c ---------------------------------------------------------------------- */
+
+/* A class as the type that masks are delivered in; one too large becomes the largest there is. */
+void psti_finish_class(uint16_t value, int dtype, uint8_t *dst);
+/* psti_finish_write of what is no picture. */
+void psti_finish_values(const psti_finish *finish, const psti_field *in, uint8_t *dst);
 
 /* ---- resample.c ------------------------------------------------------------------------------ */
 

@@ -125,6 +125,8 @@ static int take_outputs(batcher *b)
         if (out->picture >= 0 && out->kind == PST_MASK)
             return fail_batch(b, "is a mask, which cannot be mixed: leave it out of the fields",
                               out->name);
+        if (out->picture >= 0 && out->kind != PST_IMAGE)
+            return fail_batch(b, "is no image: leave it out of the fields", out->name);
         if (out->picture >= 0) {
             images++;
             rc = take_image(b, out);

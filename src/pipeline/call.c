@@ -154,7 +154,7 @@ static int check_result(const pst_call_out *out, const psti_geom *size, size_t *
 {
     const long long rows = size->rows, cols = size->cols, channels = size->channels;
     const psti_geom *want = &out->want;
-    if (as_declared(out, size) && psti_geom_bytes(size, PST_U8, bytes) &&
+    if (as_declared(out, size) && psti_geom_bytes(size, bytes) &&
         *bytes <= psti_limits_default.output_bytes)
         return 0;
     if (as_declared(out, size))
@@ -178,7 +178,7 @@ static int check_result(const pst_call_out *out, const psti_geom *size, size_t *
 
 uint8_t *pst_call_size(pst_call_out *out, int64_t rows, int64_t cols, int64_t channels)
 {
-    const psti_geom size = {rows, cols, channels};
+    const psti_geom size = {rows, cols, channels, .dtype = PST_U8};
     psti_shot *shot = out->shot;
     psti_buf *buf = &shot->buf[!shot->at];
     size_t bytes = 0;
@@ -189,16 +189,8 @@ uint8_t *pst_call_size(pst_call_out *out, int64_t rows, int64_t cols, int64_t ch
                                 "out of memory for a picture of %zu bytes", bytes);
     if (out->failed < 0)
         return NULL;
-    out->field = (psti_field){.kind = shot->now.kind,
-                              .dtype = PST_U8,
-                              .rank = 3,
-                              .shape = {rows, cols, channels},
-                              .data = buf->data,
-                              .bytes = bytes,
-                              .stride = (size_t)(cols * channels),
-                              .whole_rows = rows,
-                              .whole_cols = cols,
-                              .first_damaged_row = PSTI_ROWS_SOUND};
+    out->field = psti_field_of(shot->now.kind, &size);
+    out->field.data = buf->data;
     return out->field.data;
 }
 
@@ -266,6 +258,6 @@ int psti_work_call(psti_work *work, int p, pst_error *err)
     shot->now = out.field;
     shot->at = !shot->at;
     shot->borrowed = false;
-    step->out = (psti_geom){out.field.shape[0], out.field.shape[1], out.field.shape[2]};
+    step->out = psti_field_geom(&out.field);
     return psti_call_check_size(work, s, p, err);
 }

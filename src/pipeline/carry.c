@@ -73,11 +73,15 @@ static int begin_view(psti_work *work, int p)
 
 /* ---- ops ------------------------------------------------------------------------------------- */
 
-static bool same_size(const psti_field *in, const psti_geom *out)
+/* Whether what an op makes of the field fits exactly where the field is. */
+static bool same_place(const psti_field *in, const psti_geom *out)
 {
-    return in->shape[0] == out->rows && in->shape[1] == out->cols &&
-           in->shape[2] == out->channels && in->whole_rows == out->rows &&
-           in->whole_cols == out->cols;
+    const psti_geom now = psti_field_geom(in);
+    return now.rows == out->rows && now.cols == out->cols && now.channels == out->channels &&
+           now.dtype == out->dtype && now.axes == out->axes && in->whole_rows == out->rows &&
+           in->whole_cols == out->cols &&
+           (now.axes != PSTI_AXES_VOLUME ||
+            (now.depth == out->depth && in->whole_depth == out->depth && psti_field_dense(in)));
 }
 
 /* The field that an op writes: where it stands, or in the picture's other buffer. */
@@ -85,27 +89,39 @@ static int place_output(psti_shot *shot, const psti_op *op, const psti_geom *siz
 {
     *out = shot->now;
     out->first_damaged_row = PSTI_ROWS_SOUND;
-    if ((op->flags & PSTI_OP_INPLACE) && same_size(&shot->now, size) && !shot->borrowed)
+    const bool in_place = (op->flags & PSTI_OP_INPLACE) && !shot->borrowed;
+    if (op->flags & PSTI_OP_VIEWS || (in_place && same_place(&shot->now, size)))
         return 0;
     size_t bytes;
-    if (!psti_geom_bytes(size, shot->now.dtype, &bytes))
+    if (!psti_geom_bytes(size, &bytes))
         return -EOVERFLOW;
     if (psti_buf_need(PSTI_MEM_PIPELINE, &shot->buf[!shot->at], bytes) < 0)
         return -ENOMEM;
-    out->shape[0] = out->whole_rows = size->rows;
-    out->shape[1] = out->whole_cols = size->cols;
-    out->shape[2] = size->channels;
-    out->x0 = out->y0 = 0;
+    *out = psti_field_of(shot->now.kind, size);
     out->data = shot->buf[!shot->at].data;
-    out->bytes = bytes;
-    out->stride = bytes / (size_t)size->rows;
     return 0;
+}
+
+/* What run has left becomes what the picture is. */
+static void take_output(psti_shot *shot, const psti_op *op, const psti_field *out, psti_step *step)
+{
+    if (op->flags & PSTI_OP_OPEN) {
+        step->out.rows = out->shape[0];
+        step->out.cols = out->shape[1];
+    }
+    /* A view stays where it is, and whose memory it is. */
+    if (!(op->flags & PSTI_OP_VIEWS)) {
+        if (out->data != shot->now.data)
+            shot->at = !shot->at;
+        shot->borrowed = false;
+    }
+    shot->now = *out;
 }
 
 static int run_op(psti_work *work, psti_kit *kit, int p, pst_error *err)
 {
     const psti_stage *stage = &work->plan->stages[work->cursor];
-    const psti_step *step = psti_work_at(work, work->cursor, p);
+    psti_step *step = psti_work_at(work, work->cursor, p);
     psti_shot *shot = &work->shots[p];
     psti_field out;
     if (!step->draw.act || work->plan->pictures[p].overlay == work->cursor)
@@ -119,10 +135,7 @@ static int run_op(psti_work *work, psti_kit *kit, int p, pst_error *err)
         rc = stage->type.op->run(stage->params, &step->draw, &kit->ops, &shot->now, &out, err);
     if (rc < 0)
         return psti_work_fail(work, stage->type.name, p, rc, err);
-    if (out.data != shot->now.data)
-        shot->at = !shot->at;
-    shot->borrowed = false;
-    shot->now = out;
+    take_output(shot, stage->type.op, &out, step);
     return 0;
 }
 
@@ -191,13 +204,12 @@ size_t psti_work_shape(const psti_work *work, int output, int64_t shape[PST_MAX_
         memcpy(shape, field->shape, sizeof field->shape);
         return field->bytes;
     }
-    const int first = out->layout == PST_NCHW;
-    shape[first] = field->shape[0];
-    shape[first + 1] = field->shape[1];
-    if (out->layout != PST_LAYOUT_NONE)
-        shape[first ? 0 : 2] = field->shape[2];
-    return (size_t)field->shape[0] * (size_t)field->shape[1] * (size_t)field->shape[2] *
-           psti_dtype_bytes(out->dtype);
+    psti_geom size = psti_field_geom(field);
+    size_t bytes = 0;
+    size.dtype = out->dtype;
+    psti_shape_of(out->layout, &size, shape);
+    psti_geom_bytes(&size, &bytes);
+    return bytes;
 }
 
 /* The op that stands behind finish, where it acts. */
@@ -218,7 +230,8 @@ void psti_work_finish(const psti_work *work, psti_kit *kit, int output, uint8_t 
     const psti_field *field = psti_work_field(work, output);
     if (out->picture >= 0) {
         psti_finish finish = out->finish;
-        finish.channels = (int)field->shape[2];
+        if (field->axes == PSTI_AXES_PICTURE)
+            finish.channels = (int)field->shape[2];
         psti_finish_write(&finish, field, dst);
         lay_over(work, out->picture, &finish, dst);
     } else if (field->bytes) {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Every decision about a sample, made from the pictures' headers before anything is decoded: what
  * each op draws, what size comes out of it, which window of each picture is to be decoded and how
- * many of its rows count. Only what stands behind a call(any=true) waits for its result. Worker
- * threads; no allocation. */
+ * many of its rows count. Only what stands behind an op of open size or a call(any=true) waits for
+ * its result. Worker threads; no allocation. */
+#include <stdio.h>
 #include <string.h>
 
 #include "core/status.h"
@@ -13,12 +14,9 @@ static int64_t larger(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-bool psti_geom_bytes(const psti_geom *geom, int dtype, size_t *out)
+static int64_t smaller(int64_t a, int64_t b)
 {
-    size_t bytes = psti_dtype_bytes(dtype);
-    return geom->rows > 0 && geom->cols > 0 && geom->channels > 0 &&
-           psti_mul(bytes, (size_t)geom->channels, &bytes) &&
-           psti_mul(bytes, (size_t)geom->cols, &bytes) && psti_mul(bytes, (size_t)geom->rows, out);
+    return a < b ? a : b;
 }
 
 /* An op may be told to make more than a decoder would be allowed to. */
@@ -26,15 +24,33 @@ static int check_size(const psti_work *work, int s, int picture, pst_error *err)
 {
     const psti_geom *out = &psti_work_at(work, s, picture)->out;
     const char *op = work->plan->stages[s].type.name;
+    const bool is_picture = out->axes == PSTI_AXES_PICTURE;
+    const uint64_t most =
+        is_picture ? psti_limits_default.output_bytes : psti_limits_default.volume_bytes;
     size_t bytes;
-    if (psti_geom_bytes(out, work->shots[picture].facts.dtype, &bytes) &&
-        bytes <= psti_limits_default.output_bytes)
+    if (psti_geom_bytes(out, &bytes) && bytes <= most)
         return 0;
-    psti_fail(err, PST_ELIMIT, op, NULL,
-              "%lld x %lld pixels would come out, more than the limit of %llu MiB",
-              (long long)out->rows, (long long)out->cols,
-              (unsigned long long)(psti_limits_default.output_bytes >> 20));
+    if (is_picture)
+        psti_fail(err, PST_ELIMIT, op, NULL,
+                  "%lld x %lld pixels would come out, more than the limit of %llu MiB",
+                  (long long)out->rows, (long long)out->cols, (unsigned long long)(most >> 20));
+    else
+        psti_fail(err, PST_ELIMIT, op, NULL,
+                  "%.0f values would come out of each channel, more than the limit of %llu MiB",
+                  psti_geom_area(out), (unsigned long long)(most >> 20));
     return psti_work_fail(work, op, picture, PST_ELIMIT, err);
+}
+
+void psti_geom_keep(const psti_op *op, const psti_geom *in, psti_geom *out)
+{
+    if (!(op->flags & PSTI_OP_RETYPES)) {
+        out->depth = in->depth;
+        out->dtype = in->dtype;
+        out->axes = in->axes;
+        memcpy(out->unit, in->unit, sizeof out->unit);
+    }
+    if (op->becomes)
+        out->axes = (psti_axes)(op->becomes - 1);
 }
 
 int psti_stage_decide(const psti_stage *stage, int view, const psti_rng_key *key, int64_t id,
@@ -50,6 +66,8 @@ int psti_stage_decide(const psti_stage *stage, int view, const psti_rng_key *key
         stage->type.op->decide(stage->params, &rng, &step->in, &step->draw, &step->out, err);
     if (rc == 0 && !step->draw.act)
         step->out = step->in;
+    else if (rc == 0)
+        psti_geom_keep(stage->type.op, &step->in, &step->out);
     return rc;
 }
 
@@ -72,6 +90,14 @@ static int decide_one(psti_work *work, int s, int picture, const psti_rng_key *k
     return fits < 0 ? fits : psti_call_check_size(work, s, picture, err);
 }
 
+static void print_size(const psti_geom *size, char *buf, size_t cap)
+{
+    int n = 0;
+    if (size->axes == PSTI_AXES_VOLUME)
+        n = snprintf(buf, cap, "%lld x ", (long long)size->depth);
+    snprintf(buf + n, cap - (size_t)n, "%lld x %lld", (long long)size->rows, (long long)size->cols);
+}
+
 /* Image and mask share one decision where the op is geometric. */
 static int follow_leader(psti_work *work, int s, int picture, pst_error *err)
 {
@@ -79,18 +105,24 @@ static int follow_leader(psti_work *work, int s, int picture, pst_error *err)
     const psti_step *leader = psti_work_at(work, s, first);
     psti_step *step = psti_work_at(work, s, picture);
     const char *op = work->plan->stages[s].type.name;
-    if (leader->in.rows != step->in.rows || leader->in.cols != step->in.cols) {
-        char names[2][PST_NAME_BYTES];
+    if (leader->in.rows != step->in.rows || leader->in.cols != step->in.cols ||
+        leader->in.depth != step->in.depth) {
+        char names[2][PST_NAME_BYTES], sizes[2][64];
         psti_plan_picture_name(work->plan, first, names[0]);
         psti_plan_picture_name(work->plan, picture, names[1]);
+        print_size(&leader->in, sizes[0], sizeof sizes[0]);
+        print_size(&step->in, sizes[1], sizeof sizes[1]);
         return psti_fail(err, PST_EFIELD, op, NULL,
-                         "%s is %lld x %lld and %s is %lld x %lld (rows x columns): what %s moves "
-                         "together must have one size",
-                         names[0], (long long)leader->in.rows, (long long)leader->in.cols, names[1],
-                         (long long)step->in.rows, (long long)step->in.cols, op);
+                         "%s is %s and %s is %s (%srows x columns): what %s moves together must "
+                         "have one size",
+                         names[0], sizes[0], names[1], sizes[1],
+                         leader->in.axes == PSTI_AXES_VOLUME ? "planes x " : "", op);
     }
     step->draw = leader->draw;
-    step->out = (psti_geom){leader->out.rows, leader->out.cols, step->in.channels};
+    const psti_geom mine = step->in;
+    step->out = leader->out;
+    step->out.channels = mine.channels;
+    step->out.dtype = mine.dtype;
     return check_size(work, s, picture, err);
 }
 
@@ -118,6 +150,26 @@ static int next_acting(const psti_work *work, int from, int picture)
     return -1;
 }
 
+/* Grows a span to hold another one too. */
+static void unite(int64_t *first, int64_t *count, int64_t other, int64_t other_count)
+{
+    const int64_t end = larger(*first + *count, other + other_count);
+    *first = smaller(*first, other);
+    *count = end - *first;
+}
+
+void psti_window_grow(psti_window *window, const psti_draw *draw)
+{
+    if (window->rows == 0) {
+        *window =
+            (psti_window){draw->top, draw->left, draw->rows, draw->cols, draw->front, draw->planes};
+        return;
+    }
+    unite(&window->top, &window->rows, draw->top, draw->rows);
+    unite(&window->left, &window->cols, draw->left, draw->cols);
+    unite(&window->front, &window->planes, draw->front, draw->planes);
+}
+
 /* The window that is grown covers what is read of a picture whose next stages come after `from`.
  * False when all of it is. */
 static bool cover(const psti_work *work, int from, int picture, psti_window *window)
@@ -128,16 +180,7 @@ static bool cover(const psti_work *work, int from, int picture, psti_window *win
     const psti_draw *draw = &psti_work_at(work, next, picture)->draw;
     if (draw->rows < 1 || draw->cols < 1)
         return false;
-    if (window->rows == 0) {
-        *window = (psti_window){draw->top, draw->left, draw->rows, draw->cols};
-        return true;
-    }
-    const int64_t bottom = larger(window->top + window->rows, draw->top + draw->rows);
-    const int64_t right = larger(window->left + window->cols, draw->left + draw->cols);
-    window->top = draw->top < window->top ? draw->top : window->top;
-    window->left = draw->left < window->left ? draw->left : window->left;
-    window->rows = bottom - window->top;
-    window->cols = right - window->left;
+    psti_window_grow(window, draw);
     return true;
 }
 
@@ -169,7 +212,8 @@ static void aim_decode(psti_work *work, int stage, int picture)
     const int64_t end = window.top + window.rows + PSTI_CROP_PAD;
     if (end < shot->used_rows)
         shot->used_rows = end;
-    const bool whole = window.rows == shot->facts.rows && window.cols == shot->facts.cols;
+    const bool whole = window.rows == shot->facts.rows && window.cols == shot->facts.cols &&
+                       (shot->facts.axes != PSTI_AXES_VOLUME || window.planes == shot->facts.depth);
     if (!whole && shot->facts.can_crop && !work->plan->force_full && !work->whole)
         shot->window = window;
 }
@@ -190,12 +234,11 @@ static int decide_next(psti_work *work, pst_error *err)
     const psti_plan *plan = work->plan;
     const int s = work->decided;
     for (int p = 0; p < plan->picture_count; p++) {
-        const psti_picture *facts = &work->shots[p].facts;
         const bool begins = plan->stages[s].type.role == PSTI_ROLE_VIEWS &&
                             plan->stages[s].pictures & (uint32_t)1 << p;
         const int from = begins ? plan->pictures[p].source : p;
-        const psti_geom now = s ? psti_work_at(work, s - 1, from)->out
-                                : (psti_geom){facts->rows, facts->cols, facts->channels};
+        const psti_geom now =
+            s ? psti_work_at(work, s - 1, from)->out : psti_picture_geom(&work->shots[p].facts);
         *psti_work_at(work, s, p) = (psti_step){.in = now, .out = now, .draw.act = true};
     }
     work->decided++;

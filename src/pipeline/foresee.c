@@ -12,6 +12,8 @@
 static const double PIXELS_A_BYTE = 2;
 static const double NOMINAL_BYTES = 94e3;
 static const double COLS_A_ROW = 4.0 / 3;
+/* Of volumes and recordings, between packed and not. */
+static const double ELEMENTS_A_BYTE = 0.5;
 
 typedef struct walk {
     const psti_plan *plan;
@@ -24,12 +26,13 @@ typedef struct walk {
     bool acted[PSTI_PICTURES_MAX];        /* something did, since the picture was decoded */
     bool whole[PSTI_SOURCES_MAX];         /* all of the picture is read by what acts first */
     psti_window window[PSTI_SOURCES_MAX]; /* else what is read of it, over all views */
-    bool open;                            /* sizes are guesses: behind a call(any=true) */
+    bool open;                            /* sizes are guesses: behind one of open size */
 } walk;
 
-static double area(int64_t rows, int64_t cols)
+/* Of a window of something of this size. */
+static double window_area(const psti_geom *size, int64_t rows, int64_t cols, int64_t planes)
 {
-    return (double)rows * (double)cols;
+    return psti_geom_area(&(psti_geom){rows, cols, 1, planes, .axes = size->axes});
 }
 
 /* ---- which numbers --------------------------------------------------------------------------- */
@@ -78,27 +81,15 @@ static void step_of(const walk *w, int s, int p, const psti_geom *before, psti_s
         step->out = step->in;
         step->draw.act = false;
     }
-    if (together)
+    if (together) {
         step->in.channels = step->out.channels = before[p].channels;
+        step->in.dtype = step->out.dtype = before[p].dtype;
+    }
 }
 
 static int64_t larger(int64_t a, int64_t b)
 {
     return a > b ? a : b;
-}
-
-static void grow(psti_window *window, const psti_draw *draw)
-{
-    if (window->rows == 0) {
-        *window = (psti_window){draw->top, draw->left, draw->rows, draw->cols};
-        return;
-    }
-    const int64_t bottom = larger(window->top + window->rows, draw->top + draw->rows);
-    const int64_t right = larger(window->left + window->cols, draw->left + draw->cols);
-    window->top = draw->top < window->top ? draw->top : window->top;
-    window->left = draw->left < window->left ? draw->left : window->left;
-    window->rows = bottom - window->top;
-    window->cols = right - window->left;
 }
 
 /* The first op that acts on a picture says what of it is to be decoded. */
@@ -110,7 +101,7 @@ static void note_first(walk *w, const psti_stage *stage, int p, const psti_step 
     w->acted[p] = true;
     if (!w->open && stage->type.op->flags & PSTI_OP_CROPS && step->draw.rows > 0 &&
         step->draw.cols > 0)
-        grow(&w->window[source], &step->draw);
+        psti_window_grow(&w->window[source], &step->draw);
     else
         w->whole[source] = true;
 }
@@ -118,10 +109,15 @@ static void note_first(walk *w, const psti_stage *stage, int p, const psti_step 
 static void count_pixels(walk *w, const psti_stage *stage, const psti_step *step)
 {
     const bool crops = stage->type.op->flags & PSTI_OP_CROPS;
-    const double in = area(step->in.rows, step->in.cols);
-    if (crops || step->in.rows != step->out.rows || step->in.cols != step->out.cols) {
-        w->out[PSTI_F_READ] += crops ? area(step->draw.rows, step->draw.cols) : in;
-        w->out[PSTI_F_MADE] += area(step->out.rows, step->out.cols);
+    const psti_draw *draw = &step->draw;
+    const double in = psti_geom_area(&step->in);
+    if (stage->type.op->flags & PSTI_OP_VIEWS)
+        return;
+    if (crops || step->in.rows != step->out.rows || step->in.cols != step->out.cols ||
+        step->in.depth != step->out.depth) {
+        w->out[PSTI_F_READ] +=
+            crops ? window_area(&step->in, draw->rows, draw->cols, draw->planes) : in;
+        w->out[PSTI_F_MADE] += psti_geom_area(&step->out);
     } else {
         w->out[PSTI_F_TOUCHED] += in;
     }
@@ -181,7 +177,7 @@ static void pass_all(walk *w)
         const int source = plan->pictures[p].source < 0 ? p : plan->pictures[p].source;
         if (plan->pictures[p].fork >= 0)
             continue;
-        w->out[PSTI_F_TOUCHED] += area(w->now[p].rows, w->now[p].cols);
+        w->out[PSTI_F_TOUCHED] += psti_geom_area(&w->now[p]);
         w->whole[source] |= !w->acted[p];
     }
 }
@@ -191,20 +187,23 @@ static void pass_all(walk *w)
 /* What is decoded of a picture. */
 static psti_window window_of(const walk *w, int p, const psti_geom *size)
 {
+    const psti_window everything = {0, 0, size->rows, size->cols, 0, size->depth};
     psti_window window = w->window[p];
     const bool all = w->whole[p] || w->plan->force_full;
     if (w->work) {
         window = w->work->shots[p].window;
-        return window.rows ? window : (psti_window){0, 0, size->rows, size->cols};
+        return window.rows ? window : everything;
     }
     if (all || !window.rows)
-        return (psti_window){0, 0, size->rows, size->cols};
+        return everything;
     /* A crop may read beyond the picture, where it pads. */
     const int64_t bottom = window.top + window.rows, right = window.left + window.cols;
     window.top = larger(window.top, 0);
     window.left = larger(window.left, 0);
     window.rows = (bottom < size->rows ? bottom : size->rows) - window.top;
     window.cols = (right < size->cols ? right : size->cols) - window.left;
+    if (window.planes > size->depth)
+        window.planes = size->depth;
     return window;
 }
 
@@ -216,8 +215,8 @@ static void count_decodes(walk *w, const psti_geom *sizes, double bytes)
     w->out[PSTI_F_BYTES] = bytes;
     for (int p = 0; p < sources; p++) {
         const psti_window window = window_of(w, p, &sizes[p]);
-        w->out[PSTI_F_PIXELS] += area(sizes[p].rows, sizes[p].cols);
-        w->out[PSTI_F_WINDOW] += area(window.rows, window.cols);
+        w->out[PSTI_F_PIXELS] += psti_geom_area(&sizes[p]);
+        w->out[PSTI_F_WINDOW] += window_area(&sizes[p], window.rows, window.cols, window.planes);
         used += (double)(window.top + window.rows) / (double)sizes[p].rows;
     }
     w->out[PSTI_F_UP_TO] = sources ? bytes * used / sources : bytes;
@@ -236,17 +235,37 @@ static void begin(walk *w, double *features)
     w->out[PSTI_F_ONE] = 1;
 }
 
+/* The same for what is no picture: a cube, or a mono recording. */
+static psti_geom guess_other(psti_axes axes, double bytes)
+{
+    const double elements = bytes * ELEMENTS_A_BYTE + 1;
+    psti_geom size = {(int64_t)elements, 1, 1, .dtype = PST_F32, .axes = axes};
+    if (axes != PSTI_AXES_VOLUME)
+        return size;
+    size.depth = 1;
+    while ((double)(size.depth + 1) * (double)(size.depth + 1) * (double)(size.depth + 1) <=
+           elements)
+        size.depth++;
+    size.rows = size.cols = size.depth;
+    return size;
+}
+
 /* The size of a picture that nobody has looked at. */
 static psti_geom guess_size(const walk *w, int p, const psti_known *known)
 {
     const psti_decode_options *decode = &w->plan->pictures[p].decode;
     const bool gray = decode->kind == PST_MASK || decode->color == PSTI_COLOR_GRAY;
     const int channels = gray ? 1 : 3;
-    if (known->rows > 0 && known->cols > 0)
-        return (psti_geom){known->rows, known->cols, channels};
     const double bytes = known->bytes > 0 ? known->bytes / w->plan->source_count : NOMINAL_BYTES;
+    if (decode->axes != PSTI_AXES_PICTURE)
+        return guess_other(decode->axes, bytes);
+    psti_geom size = {known->rows, known->cols, channels, .dtype = PST_U8};
+    if (known->rows > 0 && known->cols > 0)
+        return size;
     const double rows = __builtin_sqrt(bytes * PIXELS_A_BYTE / COLS_A_ROW);
-    return (psti_geom){(int64_t)rows + 1, (int64_t)(rows * COLS_A_ROW) + 1, channels};
+    size.rows = (int64_t)rows + 1;
+    size.cols = (int64_t)(rows * COLS_A_ROW) + 1;
+    return size;
 }
 
 void psti_plan_foresee(const psti_plan *plan, const psti_rng_key *key, int64_t id,
@@ -262,8 +281,9 @@ void psti_plan_foresee(const psti_plan *plan, const psti_rng_key *key, int64_t i
     begin(&w, features);
     for (int p = 0; p < plan->source_count; p++) {
         w.now[p] = sizes[p] = guess_size(&w, p, known);
-        /* Masks come in formats that cannot be decoded in part. */
-        w.whole[p] = known->whole || plan->inputs[plan->pictures[p].input].kind == PST_MASK;
+        /* Masks of pictures come in formats that cannot be decoded in part. */
+        w.whole[p] = known->whole || (plan->inputs[plan->pictures[p].input].kind == PST_MASK &&
+                                      sizes[p].axes == PSTI_AXES_PICTURE);
     }
     pass_all(&w);
     if (w.from == 0)
@@ -283,8 +303,7 @@ void psti_work_foresee(const psti_work *work, double *features)
     w.from = work->cursor;
     begin(&w, features);
     for (int p = 0; p < plan->source_count; p++) {
-        const psti_picture *facts = &work->shots[p].facts;
-        w.now[p] = sizes[p] = (psti_geom){facts->rows, facts->cols, facts->channels};
+        w.now[p] = sizes[p] = psti_picture_geom(&work->shots[p].facts);
         bytes += (double)work->inputs[plan->pictures[p].input].size;
     }
     pass_all(&w);

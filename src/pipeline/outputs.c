@@ -49,6 +49,12 @@ int psti_track_to(psti_track *track, const psti_bound *op, const psti_plan_input
         return fail_at_op(err, op,
                           "takes no layout for a mask, which has rows and columns only; field",
                           field->name);
+    if (track->geom.axes != PSTI_AXES_PICTURE && params->layout)
+        return fail_at_op(err, op, "takes no layout for what is no picture; field", field->name);
+    if (track->geom.axes != PSTI_AXES_PICTURE && field->kind != PST_MASK && dtype &&
+        (dtype == PST_U8 || !image_dtype(dtype)))
+        return fail_at_op(err, op, "makes f16, bf16 or f32 of volumes and recordings; field",
+                          field->name);
     if (field->kind == PST_IMAGE && dtype && !image_dtype(dtype))
         return fail_at_op(err, op, "makes u8, f16, bf16 or f32 of images; field", field->name);
     if (track->normalize && dtype == PST_U8)
@@ -87,6 +93,9 @@ static int finish_of(psti_finish *finish, const psti_plan_input *input, const ps
         const int stored = input->dtype == PST_U16 ? PST_U16 : PST_U8;
         finish->dtype = asked ? asked : stored;
         finish->layout = PST_LAYOUT_NONE;
+    } else if (track->geom.axes != PSTI_AXES_PICTURE) {
+        finish->dtype = asked ? asked : PST_F32;
+        finish->layout = PST_LAYOUT_NONE;
     } else {
         const bool normal = track->normalize != NULL;
         const int rc = normal ? fill_normalize(finish, track->normalize, channels, err) : 0;
@@ -101,14 +110,34 @@ static int finish_of(psti_finish *finish, const psti_plan_input *input, const ps
     return 0;
 }
 
-static void picture_shape(psti_plan_output *out, const psti_geom *geom)
+int psti_shape_of(int layout, const psti_geom *geom, int64_t shape[PST_MAX_RANK])
 {
-    out->rank = out->layout == PST_LAYOUT_NONE ? 2 : 3;
-    const int first = out->layout == PST_NCHW;
-    out->shape[first] = geom->rows;
-    out->shape[first + 1] = geom->cols;
-    if (out->rank == 3)
-        out->shape[out->layout == PST_NCHW ? 0 : 2] = geom->channels;
+    const int first = layout == PST_NCHW;
+    switch (geom->axes) {
+    case PSTI_AXES_VOLUME:
+        shape[0] = geom->channels;
+        shape[1] = geom->depth;
+        shape[2] = geom->rows;
+        shape[3] = geom->cols;
+        return 4;
+    case PSTI_AXES_WAVE: /* a mono recording has one dimension */
+        shape[0] = geom->rows;
+        if (geom->channels == 1)
+            return 1;
+        shape[1] = geom->channels;
+        return 2;
+    case PSTI_AXES_FRAMES:
+        shape[0] = geom->rows;
+        shape[1] = geom->cols;
+        return 2;
+    default:
+        shape[first] = geom->rows;
+        shape[first + 1] = geom->cols;
+        if (layout == PST_LAYOUT_NONE)
+            return 2;
+        shape[first ? 0 : 2] = geom->channels;
+        return 3;
+    }
 }
 
 /* ---- all ------------------------------------------------------------------------------------- */
@@ -156,7 +185,7 @@ int psti_plan_output_of(psti_plan *plan, int i, bool raw, int picture, const pst
     const int rc = finish_of(&out->finish, input, track, channels, err);
     out->dtype = out->finish.dtype;
     out->layout = out->finish.layout;
-    picture_shape(out, &track->geom);
+    out->rank = psti_shape_of(out->layout, &track->geom, out->shape);
     return rc;
 }
 
@@ -183,7 +212,7 @@ void psti_plan_raw_finish(psti_plan *plan)
         psti_finish_init(&out->finish);
         out->dtype = PST_U8;
         out->layout = PST_NHWC;
-        picture_shape(out, &geom);
+        out->rank = psti_shape_of(out->layout, &geom, out->shape);
     }
 }
 

@@ -34,7 +34,8 @@ psti_fingerprints psti_pipeline_fingerprints(const psti_pipeline *pipeline);
 /* A field of the dataset that the job delivers. */
 typedef struct psti_plan_input {
     char name[PST_NAME_BYTES];
-    int kind;     /* pst_kind: IMAGE and MASK run through the ops; others pass through */
+    int kind;     /* pst_kind: IMAGE, MASK, VOLUME and AUDIO run through the ops; others pass
+                     through. A mask of rank 4 is a volume's */
     bool encoded; /* bytes to be decoded (a picture, npy); false: raw bytes, text or a value of the
                      manifest */
     int dtype, rank;
@@ -196,7 +197,7 @@ void psti_work_foresee(const psti_work *work, double *features);
 /* Bytes that the remaining stages will take beyond the inputs: the work's buffers, libraries,
  * scratch. Upper bound. After start. */
 size_t psti_work_need(const psti_work *work);
-/* Whether it may be more since the last question: sizes came out of a call(any=true). */
+/* Whether it may be more since the last question: sizes came out of an op of open size. */
 bool psti_work_grew(psti_work *work);
 /* Runs the stage at the cursor, or the next part of it where an op has several. 1: more to run; 0:
  * ready for finish; negative: the sample is bad, err says where. */

@@ -166,10 +166,15 @@ static inline bool psti_op_type_call(const psti_op_type *type)
 {
     return type->role == PSTI_ROLE_OP && !type->op->run;
 }
-/* Ends the decoded form, which has one picture of each field. */
+/* Whether an op's result has a size that is known only then. */
+static inline bool psti_op_type_open(const psti_op_type *type)
+{
+    return type->role == PSTI_ROLE_OP && (type->op->flags & PSTI_OP_OPEN);
+}
+/* Ends the decoded form, which has one picture of each field, of sizes that are known ahead. */
 static inline bool psti_op_type_ends_decoded(const psti_op_type *type)
 {
-    return psti_op_type_random(type) || type->role == PSTI_ROLE_VIEWS;
+    return psti_op_type_random(type) || psti_op_type_open(type) || type->role == PSTI_ROLE_VIEWS;
 }
 
 /* ---- param.c: one parameter of a table ------------------------------------------------------- */
@@ -271,7 +276,7 @@ typedef struct psti_track {
     bool decoded;
     const psti_bound *normalize, *to; /* NULL: not given */
     const psti_bound *overlay;        /* laid over what finish writes; NULL: nothing is */
-    psti_geom geom;                   /* as far as known */
+    psti_geom geom;                   /* as far as known, but always its axes */
 } psti_track;
 
 /* A batch op, or one of several to choose from. */
@@ -356,7 +361,7 @@ struct psti_work {
     const psti_plan *plan; /* NULL: no sample in hand */
     int cursor;
     int part;    /* of the stage at the cursor that comes next */
-    int decided; /* leading stages that are decided; behind a call(any=true) it takes its result */
+    int decided; /* leading stages that are decided; behind one of open size it takes its result */
     bool grew;   /* see psti_work_grew */
     int64_t id;  /* that ops and the caller's functions see */
     psti_rng_key key;
@@ -383,8 +388,12 @@ static inline psti_step *psti_work_at(const psti_work *work, int stage, int pict
     return &work->steps[stage * work->plan->picture_count + picture];
 }
 
-/* Bytes of a picture of this size without gaps; false when it passes what a size can hold. */
-bool psti_geom_bytes(const psti_geom *geom, int dtype, size_t *out);
+/* Grows a window to cover what the draw reads; one without rows is empty (decide.c). */
+void psti_window_grow(psti_window *window, const psti_draw *draw);
+/* The dimensions in which a field of this size is delivered; returns how many (outputs.c). */
+int psti_shape_of(int layout, const psti_geom *geom, int64_t shape[PST_MAX_RANK]);
+/* What an op leaves of a size where it says nothing of it (decide.c). */
+void psti_geom_keep(const psti_op *op, const psti_geom *in, psti_geom *out);
 /* Makes every decision that sizes allow and says what to decode (decide.c). Headers have been read.
  */
 int psti_work_decide(psti_work *work, const psti_rng_key *key, pst_error *err);
@@ -407,7 +416,8 @@ int psti_call_check_size(const psti_work *work, int s, int p, pst_error *err);
 /* Whether the size that comes out of a stage is known only then. */
 static inline bool psti_stage_open(const psti_stage *stage)
 {
-    return psti_op_type_call(&stage->type) && ((const psti_call_params *)stage->params)->any;
+    return psti_op_type_call(&stage->type) ? ((const psti_call_params *)stage->params)->any
+                                           : psti_op_type_open(&stage->type);
 }
 /* Opens picture p in the kit's decoder unless it is open there; fills the shot's facts (kit.c). */
 int psti_work_open(psti_work *work, psti_kit *kit, int picture, pst_error *err);

@@ -19,9 +19,20 @@ typedef struct planner {
     pst_error *err;
 } planner;
 
-static bool is_picture(const psti_plan_input *input)
+/* Whether ops act on the field: it is decoded to a picture, a volume or a wave. */
+static bool takes_ops(const psti_plan_input *input)
 {
-    return input->encoded && (input->kind == PST_IMAGE || input->kind == PST_MASK);
+    return input->encoded && (input->kind == PST_IMAGE || input->kind == PST_MASK ||
+                              input->kind == PST_VOLUME || input->kind == PST_AUDIO);
+}
+
+/* What it is decoded to. A mask of a volume has the volume's dimensions. */
+static psti_axes axes_of(const psti_plan_input *input)
+{
+    return input->kind == PST_VOLUME || (input->kind == PST_MASK && input->rank == 4)
+               ? PSTI_AXES_VOLUME
+           : input->kind == PST_AUDIO ? PSTI_AXES_WAVE
+                                      : PSTI_AXES_PICTURE;
 }
 
 /* ---- which fields ---------------------------------------------------------------------------- */
@@ -32,17 +43,19 @@ static const char *field_at(int i, const void *user)
     return i < plan->count ? plan->inputs[i].name : NULL;
 }
 
-/* Index of the input that a block names, which must be a picture; or a negative code. */
+/* Index of the input that a block names, which must be decoded; or a negative code. */
 static int find_field(const planner *p, const psti_block_field *field)
 {
     for (int i = 0; i < p->plan->count; i++) {
         const psti_plan_input *input = &p->plan->inputs[i];
         if (strcmp(input->name, field->name) != 0)
             continue;
-        if (is_picture(input))
+        if (takes_ops(input))
             return i;
         return psti_fail_at(p->err, PST_EPIPELINE, "pipeline", NULL, field->offset,
-                            "the field %s is no picture: ops act on images and masks", field->name);
+                            "the field %s is no picture: ops act on images and masks, volumes and "
+                            "recordings",
+                            field->name);
     }
     char hint[300];
     psti_suggest(hint, sizeof hint, field->name, strlen(field->name), field_at, p->plan);
@@ -68,7 +81,7 @@ static int mark_raw(planner *p, const psti_bound *op)
         p->raw[field] = true;
     }
     for (int i = 0; block->field_count == 0 && i < p->plan->count; i++)
-        p->raw[i] = is_picture(&p->plan->inputs[i]);
+        p->raw[i] = takes_ops(&p->plan->inputs[i]);
     return 0;
 }
 
@@ -83,13 +96,15 @@ static int find_pictures(planner *p)
         }
     for (int i = 0; i < plan->count; i++) {
         plan->picture_of[i] = -1;
-        if (p->raw[i] || !is_picture(&plan->inputs[i]))
+        if (p->raw[i] || !takes_ops(&plan->inputs[i]))
             continue;
         if (plan->picture_count == PSTI_SOURCES_MAX)
             return psti_fail(p->err, PST_EFIELD, "pipeline", NULL,
                              "a job reads at most %d pictures a sample: name fewer fields",
                              PSTI_SOURCES_MAX);
-        p->tracks[plan->picture_count].geom = (psti_geom){-1, -1, -1};
+        const psti_axes axes = axes_of(&plan->inputs[i]);
+        p->tracks[plan->picture_count].geom =
+            (psti_geom){-1, -1, -1, axes == PSTI_AXES_VOLUME ? -1 : 0, .axes = axes};
         plan->pictures[plan->picture_count] =
             (psti_plan_picture){.input = i, .source = -1, .chain = -1, .fork = -1, .overlay = -1};
         plan->picture_of[i] = plan->picture_count++;
@@ -134,10 +149,40 @@ static uint32_t fitting_targets(const planner *p, const psti_bound *op)
     for (int i = 0; i < p->plan->source_count; i++) {
         if (op->type.role == PSTI_ROLE_DECODE && p->tracks[i].decoded)
             continue;
-        if (input_of(p, i)->kind == PST_IMAGE || fits_masks(op))
+        if (input_of(p, i)->kind != PST_MASK || fits_masks(op))
             out |= (uint32_t)1 << i;
     }
     return out;
+}
+
+/* Whether what the picture is by now is what the op acts on. */
+static bool fits_axes(const planner *p, const psti_bound *op, int picture)
+{
+    const psti_axes axes = p->tracks[picture].geom.axes;
+    if (op->type.role == PSTI_ROLE_NORMALIZE)
+        return axes == PSTI_AXES_PICTURE;
+    if (op->type.role != PSTI_ROLE_OP)
+        return true;
+    const unsigned on = op->type.op->on ? op->type.op->on : PSTI_ON_PICTURES;
+    return on & 1u << axes;
+}
+
+/* Leaves out what the op does not act on; where the field was named that is an error. */
+static int keep_fitting(const planner *p, const psti_bound *op, bool named, uint32_t *pictures)
+{
+    static const char *const nouns[] = {[PSTI_AXES_PICTURE] = "does not act on pictures; field",
+                                        [PSTI_AXES_VOLUME] = "does not act on volumes; field",
+                                        [PSTI_AXES_WAVE] = "does not act on recordings; field",
+                                        [PSTI_AXES_FRAMES] =
+                                            "does not act on features of recordings; field"};
+    for (int i = 0; i < p->plan->picture_count; i++) {
+        if (!(*pictures & (uint32_t)1 << i) || fits_axes(p, op, i))
+            continue;
+        if (named)
+            return fail_op(p, op, nouns[p->tracks[i].geom.axes], input_of(p, i)->name);
+        *pictures &= ~((uint32_t)1 << i);
+    }
+    return 0;
 }
 
 /* Pictures that have views are gone on with as these; an op inside views acts on its chain's. */
@@ -158,15 +203,17 @@ static int targets_of(const planner *p, const psti_bound *op, uint32_t *out)
 {
     *out = 0;
     const bool named = p->pipeline->blocks[op->block].field_count > 0;
-    const int rc = named ? named_targets(p, op, out) : 0;
+    int rc = named ? named_targets(p, op, out) : 0;
     if (!named)
         *out = fitting_targets(p, op);
     *out = follow_views(p, op, *out);
+    if (rc == 0)
+        rc = keep_fitting(p, op, named, out);
     if (rc < 0 || named || *out)
         return rc;
     bool any = false;
     for (int i = 0; i < p->plan->count; i++)
-        any |= is_picture(&p->plan->inputs[i]);
+        any |= takes_ops(&p->plan->inputs[i]);
     if (op->type.role == PSTI_ROLE_DECODE && !any)
         return 0;
     return fail_op(p, op,
@@ -178,17 +225,24 @@ static int targets_of(const planner *p, const psti_bound *op, uint32_t *out)
 
 /* ---- stages ---------------------------------------------------------------------------------- */
 
-/* The first image of the same view among the pictures, else the first mask. */
+/* Whether one of the pictures may share decisions with another: the same view of the same kind of
+ * data. */
+static bool goes_with(const planner *p, uint32_t pictures, int follower, int other)
+{
+    return pictures & (uint32_t)1 << other &&
+           p->plan->pictures[other].view == p->plan->pictures[follower].view &&
+           p->tracks[other].geom.axes == p->tracks[follower].geom.axes;
+}
+
+/* The first among the pictures that it goes with and that is no mask, else the first mask. */
 static int leader_of(const planner *p, uint32_t pictures, int follower)
 {
     int mask = follower;
     for (int i = p->plan->picture_count - 1; i >= 0; i--)
-        if (pictures & (uint32_t)1 << i &&
-            p->plan->pictures[i].view == p->plan->pictures[follower].view)
+        if (goes_with(p, pictures, follower, i))
             mask = i;
     for (int i = 0; i < p->plan->picture_count; i++)
-        if (pictures & (uint32_t)1 << i && input_of(p, i)->kind == PST_IMAGE &&
-            p->plan->pictures[i].view == p->plan->pictures[follower].view)
+        if (goes_with(p, pictures, follower, i) && input_of(p, i)->kind != PST_MASK)
             return i;
     return mask;
 }
@@ -252,8 +306,14 @@ static int plan_decode(planner *p, const psti_bound *op, int picture)
     p->plan->pictures[picture].decode = (psti_decode_options){.kind = input->kind,
                                                               .color = params->color,
                                                               .orient = params->orient,
-                                                              .limits = psti_limits_default};
-    if (input->kind == PST_MASK || params->color == PSTI_COLOR_GRAY)
+                                                              .limits = psti_limits_default,
+                                                              .axes = track->geom.axes};
+    if (track->geom.axes == PSTI_AXES_VOLUME)
+        return 0; /* channels are the file's */
+    if (track->geom.axes == PSTI_AXES_WAVE) {
+        track->geom.cols = 1;
+        track->geom.channels = params->color == PSTI_COLOR_KEEP ? -1 : 1;
+    } else if (input->kind == PST_MASK || params->color == PSTI_COLOR_GRAY)
         track->geom.channels = 1;
     else if (params->color == PSTI_COLOR_RGB)
         track->geom.channels = 3;
@@ -302,6 +362,7 @@ static int plan_middle(planner *p, const psti_bound *op, int picture)
                             before->type.name);
     const psti_geom in = track->geom;
     op->type.op->infer(op->params, &in, &track->geom);
+    psti_geom_keep(op->type.op, &in, &track->geom);
     return 0;
 }
 
@@ -366,11 +427,12 @@ static int plan_picture_outputs(planner *p, int input)
     psti_plan *plan = p->plan;
     const int picture = plan->picture_of[input];
     const char *name = plan->inputs[input].name;
+    static const char *const nouns[] = {"picture", "volume", "recording"};
     if (!p->tracks[picture].decoded)
         return psti_fail(p->err, PST_EPIPELINE, "pipeline", NULL,
-                         "the field %s is a picture that nothing decodes: write \"%s: decode\" "
+                         "the field %s is a %s that nothing decodes: write \"%s: decode\" "
                          "or \"%s: bytes\", or leave it out of the fields",
-                         name, name, name);
+                         name, nouns[p->tracks[picture].geom.axes], name, name);
     int rc = 0;
     for (int i = 0; rc == 0 && i < plan->picture_count; i++) {
         const bool it = i == picture || plan->pictures[i].source == picture;

@@ -158,12 +158,13 @@ static int check_outputs(const psti_work *work, pst_error *err)
         if (p < 0)
             continue;
         const psti_plan_picture *picture = &plan->pictures[p];
-        const int channels = (int)psti_work_at(work, plan->stage_count - 1, p)->out.channels;
+        const psti_geom *last = &psti_work_at(work, plan->stage_count - 1, p)->out;
+        const int channels = (int)last->channels;
         if (picture->channels && picture->channels != channels)
             return psti_fail(err, PST_EFIELD, "normalize", NULL,
                              "field %s has %d channels, normalize has %d: decode(rgb) makes three",
                              out->name, channels, picture->channels);
-        if (work->shots[p].facts.dtype == PST_U16 && out->dtype == PST_U8)
+        if (last->dtype == PST_U16 && out->dtype == PST_U8)
             return psti_fail(err, PST_EFIELD, "finish", NULL,
                              "field %s holds 16-bit values: write \"%s: to(u16)\" or a wider type",
                              out->name, plan->inputs[out->input].name);
@@ -197,10 +198,14 @@ static void take_decoded(psti_work *work, const psti_decoded *pictures)
 {
     for (int p = 0; p < work->plan->source_count; p++) {
         psti_shot *shot = &work->shots[p];
-        shot->facts = (psti_picture){.rows = pictures[p].rows,
-                                     .cols = pictures[p].cols,
-                                     .channels = pictures[p].channels,
-                                     .dtype = pictures[p].dtype};
+        const psti_geom *header = &pictures[p].header;
+        shot->facts = (psti_picture){.rows = header->rows,
+                                     .cols = header->cols,
+                                     .channels = (int)header->channels,
+                                     .dtype = header->dtype,
+                                     .depth = header->depth,
+                                     .axes = header->axes};
+        memcpy(shot->facts.unit, header->unit, sizeof header->unit);
         shot->now = pictures[p].field;
         shot->borrowed = true;
     }
@@ -295,21 +300,10 @@ int psti_work_whole(psti_work *work, psti_kit *kit, bool whole, pst_error *err)
 psti_decoded psti_work_decoded(const psti_work *work, int p)
 {
     const psti_shot *shot = &work->shots[p];
-    psti_decoded out = {.rows = shot->facts.rows,
-                        .cols = shot->facts.cols,
-                        .channels = shot->facts.channels,
-                        .dtype = shot->facts.dtype,
-                        .field = shot->now};
+    psti_decoded out = {.header = psti_picture_geom(&shot->facts), .field = shot->now};
     if (work->cursor < work->plan->decoded_stages) {
         const psti_geom *size = &psti_work_at(work, work->plan->decoded_stages - 1, p)->out;
-        out.field =
-            (psti_field){.kind = (uint8_t)work->plan->inputs[work->plan->pictures[p].input].kind,
-                         .dtype = (uint8_t)shot->facts.dtype,
-                         .rank = 3,
-                         .shape = {size->rows, size->cols, size->channels},
-                         .whole_rows = size->rows,
-                         .whole_cols = size->cols,
-                         .first_damaged_row = PSTI_ROWS_SOUND};
+        out.field = psti_field_of(work->plan->inputs[work->plan->pictures[p].input].kind, size);
     }
     return out;
 }
@@ -363,7 +357,8 @@ static size_t follow_picture(const psti_work *work, int p, size_t *extra)
         if (!(stage->pictures & (uint32_t)1 << p) || work->plan->pictures[p].overlay == s ||
             (!decodes && (s >= work->decided || !step->draw.act)))
             continue;
-        if (stage->type.role == PSTI_ROLE_VIEWS)
+        if (stage->type.role == PSTI_ROLE_VIEWS ||
+            (stage->type.op && stage->type.op->flags & PSTI_OP_VIEWS))
             continue;
         if (decodes) {
             at = 0;
@@ -371,7 +366,7 @@ static size_t follow_picture(const psti_work *work, int p, size_t *extra)
             *extra = larger(*extra, shot->need.library_bytes);
         } else {
             at = !at;
-            psti_geom_bytes(&step->out, shot->facts.dtype, &bytes);
+            psti_geom_bytes(&step->out, &bytes);
             if (stage->type.op->scratch)
                 *extra = larger(*extra, stage->type.op->scratch(stage->params, &step->draw,
                                                                 &step->in, &step->out));

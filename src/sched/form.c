@@ -220,13 +220,6 @@ static psti_cache_entry *reserve(worker *w, const task *t)
     return psti_cache_reserve(cache, owner, &t->form, &content, 1);
 }
 
-void form_copy_rows(const psti_field *from, psti_field *to)
-{
-    for (int64_t y = 0; y < to->shape[0]; y++)
-        memcpy(to->data + (size_t)y * to->stride, from->data + (size_t)y * from->stride,
-               to->stride);
-}
-
 /* Runs the decoded stages and keeps what they made, if it is sound as a whole. */
 static int make(worker *w, task *t, psti_cache_entry *entry, pst_error *err)
 {
@@ -242,7 +235,7 @@ static int make(worker *w, task *t, psti_cache_entry *entry, pst_error *err)
     const int count = psti_plan_decoded_pictures(t->feed->spec.plan);
     for (int p = 0; p < count; p++) {
         const psti_decoded made = psti_work_decoded(w->work, p);
-        form_copy_rows(&made.field, &mine[p].field);
+        psti_field_copy(&made.field, &mine[p].field);
         bytes += mine[p].field.bytes;
     }
     atomic_store_explicit(&t->feed->decoded_bytes, (double)bytes, memory_order_relaxed);

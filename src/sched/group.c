@@ -356,7 +356,7 @@ static psti_cache_entry *copy_of(worker *w, const task *t, double worth, size_t 
     psti_decoded *mine = psti_cache_fill(entry);
     *bytes = 0;
     for (int i = 0; i < content.count; i++) {
-        form_copy_rows(&pictures[i].field, &mine[i].field);
+        psti_field_copy(&pictures[i].field, &mine[i].field);
         *bytes += mine[i].field.bytes;
     }
     return entry;

@@ -656,7 +656,6 @@ void pool_cache_yield_locked(psti_pool *pool, uint64_t coming);
 int form_owner(psti_feed *feed);
 void form_find(task *t);
 void form_drop(task *t); /* lets go of what was found */
-void form_copy_rows(const psti_field *from, psti_field *to);
 int form_make(worker *w, task *t, uint64_t *extra, pst_error *err);
 
 /* stored.c: samples as they are stored */

@@ -192,6 +192,8 @@ pst_field_info psti_member_info(const char *name, size_t len, pst_kind kind, con
         info.dtype = PST_U8;
         info.rank = kind == PST_IMAGE || kind == PST_MASK ? 3 : 1;
     }
+    if (kind == PST_MASK && (strcmp(format, "nifti") == 0 || strcmp(format, "npz") == 0))
+        info.rank = 4; /* of a volume */
     for (int i = 0; i < info.rank; i++)
         info.shape[i] = -1;
     return info;

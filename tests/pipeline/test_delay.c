@@ -59,10 +59,7 @@ static void a_cached_picture_is_left_alone(void)
     uint8_t pixels[6 * 5 * 3];
     for (size_t i = 0; i < sizeof pixels; i++)
         pixels[i] = (uint8_t)(i * 7);
-    const psti_decoded cached = {.rows = 6,
-                                 .cols = 5,
-                                 .channels = 3,
-                                 .dtype = PST_U8,
+    const psti_decoded cached = {.header = {6, 5, 3, .dtype = PST_U8},
                                  .field = {.kind = PST_IMAGE,
                                            .dtype = PST_U8,
                                            .rank = 3,
