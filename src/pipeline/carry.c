@@ -31,7 +31,8 @@ static int run_decoder(psti_work *work, psti_kit *kit, int p, int64_t known, pst
     int rc = psti_work_open(work, kit, p, err);
     if (rc == 0)
         rc = psti_decoder_need(kit->decoder, &shot->window, &shot->need, err);
-    if (rc == 0 && psti_buf_need(PSTI_MEM_PIPELINE, &shot->buf[0], shot->need.out_bytes) < 0)
+    if (rc == 0 && shot->need.out_bytes &&
+        psti_buf_need(PSTI_MEM_PIPELINE, &shot->buf[0], shot->need.out_bytes) < 0)
         rc = psti_fail(err, -ENOMEM, "decode", NULL, "out of memory for a picture of %zu bytes",
                        shot->need.out_bytes);
     if (rc == 0)
@@ -40,6 +41,8 @@ static int run_decoder(psti_work *work, psti_kit *kit, int p, int64_t known, pst
         kit->warnings += (uint64_t)psti_decoder_warnings(kit->decoder);
     psti_kit_close(kit);
     shot->at = 0;
+    /* The elements may lie in the input as they are. */
+    shot->borrowed = rc == 0 && shot->now.data != shot->buf[0].data;
     shot->sound = rc == 0 && shot->now.first_damaged_row == PSTI_ROWS_SOUND;
     return rc;
 }

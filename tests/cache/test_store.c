@@ -381,6 +381,33 @@ static void running_out_of_memory_while_making_one(void)
     CHECK(s.live == 0);
 }
 
+/* Whatever view of memory a volume was, its place in the cache has no gaps. */
+static void volumes_are_laid_out_without_gaps(void)
+{
+    purse p = {.limit = 1 << 20};
+    psti_cache *cache = cache_of(&p);
+    psti_cache_owner *owner = owner_of(cache, PSTI_DECODED, 1, 1);
+    const psti_geom size = {10, 20, 2, 30, PST_I16, PSTI_AXES_VOLUME};
+    psti_decoded pictures[2] = {{.header = size, .field = psti_field_of(PST_VOLUME, &size)},
+                                {.header = size, .field = psti_field_of(PST_MASK, &size)}};
+    pictures[0].field.step[3] = -2;
+    pictures[0].field.step[1] = 4000;
+    const psti_cache_content content = {.pictures = pictures, .count = 2};
+    const psti_cache_key key = key_of(1, 1);
+    psti_cache_entry *e = psti_cache_reserve(cache, owner, &key, &content, 1);
+    psti_decoded *mine = psti_cache_fill(e);
+    CHECK(psti_field_dense(&mine[0].field) && mine[0].field.bytes == 24000);
+    CHECK(mine[0].field.data + 24000 <= mine[1].field.data);
+    CHECK(mine[1].header.depth == 30 && mine[1].field.step[1] == 400);
+    for (int i = 0; i < 2; i++)
+        memset(mine[i].field.data, 7, mine[i].field.bytes);
+    psti_cache_publish(cache, e);
+    psti_cache_unpin(cache, e);
+    CHECK(psti_cache_check(cache, stderr) == 0);
+    psti_cache_owner_close(cache, owner);
+    psti_cache_free(cache);
+}
+
 int main(void)
 {
     RUN(entries_are_found_until_something_worth_more_comes);
@@ -391,5 +418,6 @@ int main(void)
     RUN(what_fits_does_not_shrink_with_time);
     RUN(many_threads_see_only_whole_entries);
     RUN(running_out_of_memory_while_making_one);
+    RUN(volumes_are_laid_out_without_gaps);
     return check_report();
 }

@@ -180,7 +180,27 @@ static const psti_op floats = {
     .run = run_floats,
 };
 
-const psti_op *const psti_volume_ops[] = {&cube, &turn, &add, &floats, NULL};
+static int run_copy(const void *p, const psti_draw *draw, psti_op_ctx *ctx, const psti_field *in,
+                    psti_field *out, pst_error *err)
+{
+    (void)p, (void)draw, (void)ctx, (void)err;
+    psti_field_copy(in, out);
+    return 0;
+}
+
+static const psti_op copy = {
+    .name = "copy",
+    .summary = "as it came, in memory of its own",
+    .params = table,
+    .params_bytes = sizeof(toy_params),
+    .flags = PSTI_OP_GEOMETRIC,
+    .on = PSTI_ON_VOLUMES,
+    .infer = infer_same,
+    .decide = decide_plain,
+    .run = run_copy,
+};
+
+const psti_op *const psti_volume_ops[] = {&cube, &turn, &add, &floats, &copy, NULL};
 
 /* ---- recordings ------------------------------------------------------------------------------ */
 
