@@ -93,14 +93,16 @@ typedef struct psti_decode_need {
     size_t library_bytes;
     size_t out_bytes, out_stride;
     psti_window made;
+    /* Volumes whose elements lie in the bytes as run would write them: the first one of the whole.
+     * Then out_bytes is 0 and the field is a view of the bytes that begin was given. */
+    const uint8_t *in_place;
 } psti_decode_need;
 int psti_decoder_need(psti_decoder *dec, const psti_window *window, psti_decode_need *need,
                       pst_error *err);
 /* Decodes into dst (need.out_bytes). Fills field: kind, dtype, axes, shape, stride or steps,
  * x0/y0/z0/whole_*, first_damaged_row. A warning that loses pixels sets first_damaged_row and is no
  * failure here: the caller compares it with the rows it uses. known_damage: what a former run of
- * the same bytes found, -1 if none did; saves decoding to the end where unsure_end. Where
- * need.out_bytes is 0 the field points into the bytes that begin was given. */
+ * the same bytes found, -1 if none did; saves decoding to the end where unsure_end. */
 int psti_decoder_run(psti_decoder *dec, const psti_decode_need *need, int64_t known_damage,
                      uint8_t *dst, psti_field *field, pst_error *err);
 /* Harmless warnings of the last run. */

@@ -17,7 +17,8 @@ typedef struct psti_codec {
     /* Reads the header of dec->bytes and fills dec->pic, stored_* and orientation. After a failure
      * end is called. */
     int (*begin)(psti_decoder *dec, pst_error *err);
-    /* Given need->made, fills need->library_bytes. */
+    /* Given need->made, fills need->library_bytes; may set need->in_place, then run is not called.
+     */
     void (*measure)(const psti_decoder *dec, psti_decode_need *need);
     /* Widens need->made, a window (of a picture: with its pad), to what can be decoded; NULL where
      * only wholes can.

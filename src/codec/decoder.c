@@ -376,6 +376,8 @@ int psti_decoder_need(psti_decoder *dec, const psti_window *window, psti_decode_
     }
     size_need(dec, need);
     dec->codec->measure(dec, need);
+    if (need->in_place)
+        need->out_bytes = 0;
     return 0;
 }
 
@@ -390,6 +392,13 @@ static void fill_field(const psti_decoder *dec, const psti_decode_need *need, ui
     size.depth = need->made.planes;
     *field = psti_field_of(dec->opts.kind, &size);
     field->data = dst;
+    if (need->in_place) {
+        size = psti_picture_geom(&dec->pic);
+        const psti_field whole = psti_field_of(dec->opts.kind, &size);
+        memcpy(field->step, whole.step, sizeof field->step);
+        field->data = (uint8_t *)need->in_place + need->made.front * whole.step[1] +
+                      need->made.top * whole.step[2] + need->made.left * whole.step[3];
+    }
     field->x0 = need->made.left;
     field->y0 = need->made.top;
     field->z0 = need->made.front;
@@ -405,7 +414,7 @@ int psti_decoder_run(psti_decoder *dec, const psti_decode_need *need, int64_t kn
     if (!dec->codec || dec->ran)
         return psti_fail(err, -EINVAL, "decode", NULL, "a picture must be begun once for each run");
     dec->ran = true;
-    const int rc = dec->codec->run(dec, need, known_damage, dst, err);
+    const int rc = need->in_place ? 0 : dec->codec->run(dec, need, known_damage, dst, err);
     if (rc < 0)
         return rc;
     if (known_damage >= 0)
