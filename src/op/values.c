@@ -54,27 +54,37 @@ static void load_floats(const span *from, int64_t first, int64_t n, float *out)
 }
 #undef LOAD
 
-static void store_floats(const float *values, int64_t n, int dtype, uint8_t *dst)
+/* Whole rows without gaps of the types that matter go through a kernel. */
+static bool load_fast(const psti_value_kernels *kernels, const span *from, int64_t first, int64_t n,
+                      float scale, float *out)
 {
-    uint16_t narrow[CHUNK];
-    if (dtype == PST_F32) {
-        memcpy(dst, values, (size_t)n * sizeof *values);
-        return;
-    }
-    for (int64_t i = 0; i < n; i++)
-        narrow[i] = dtype == PST_F16 ? psti_c_half(values[i]) : psti_c_bfloat(values[i]);
-    memcpy(dst, narrow, (size_t)n * sizeof *narrow);
+    if (from->dtype == PST_I16 && from->step == 2)
+        kernels->widen_i16(from->at + 2 * first, (size_t)n, scale, out);
+    else if (from->dtype == PST_U8 && from->step == 1)
+        kernels->widen_u8(from->at + first, (size_t)n, scale, out);
+    else
+        return false;
+    return true;
 }
 
 static void write_floats(const span *from, float scale, int dtype, uint8_t *dst)
 {
+    const psti_value_kernels *kernels = &psti_kernels_get()->values;
+    const size_t element = psti_dtype_bytes(dtype);
     float values[CHUNK];
-    for (int64_t i = 0; i < from->count; i += CHUNK) {
+    uint16_t narrow[CHUNK];
+    for (int64_t i = 0; i < from->count; i += CHUNK, dst += CHUNK * element) {
         const int64_t n = from->count - i < CHUNK ? from->count - i : CHUNK;
-        load_floats(from, i, n, values);
-        for (int64_t k = 0; k < n && scale != 1; k++)
-            values[k] *= scale;
-        store_floats(values, n, dtype, dst + (size_t)i * psti_dtype_bytes(dtype));
+        if (!load_fast(kernels, from, i, n, scale, values)) {
+            load_floats(from, i, n, values);
+            if (scale != 1)
+                kernels->scale(values, (size_t)n, scale, values);
+        }
+        if (dtype != PST_F32)
+            kernels->narrow[dtype == PST_F16 ? PSTI_TO_F16 : PSTI_TO_BF16](values, (size_t)n,
+                                                                           narrow);
+        kernels->copy(dtype == PST_F32 ? (uint8_t *)values : (uint8_t *)narrow, (size_t)n * element,
+                      dst);
     }
 }
 
@@ -91,12 +101,12 @@ static void write_classes(const span *from, int dtype, uint8_t *dst)
 
 static void write_same(const span *from, uint8_t *dst)
 {
+    const psti_value_kernels *kernels = &psti_kernels_get()->values;
     const size_t element = psti_dtype_bytes(from->dtype);
     if (from->step == (ptrdiff_t)element)
-        memcpy(dst, from->at, (size_t)from->count * element);
+        kernels->copy(from->at, (size_t)from->count * element, dst);
     else if (from->step == -(ptrdiff_t)element)
-        psti_kernels_get()->reverse(from->at + (from->count - 1) * from->step, (size_t)from->count,
-                                    element, dst);
+        kernels->back(from->at + (from->count - 1) * from->step, (size_t)from->count, element, dst);
     else
         for (int64_t i = 0; i < from->count; i++)
             memcpy(dst + (size_t)i * element, from->at + i * from->step, element);

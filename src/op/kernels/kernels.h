@@ -111,6 +111,36 @@ typedef struct psti_color_kernels {
                       uint8_t *dst);
 } psti_color_kernels;
 
+/* ---- values ---------------------------------------------------------------------------------- */
+
+/* Noise: element i of a row gets the deviate that belongs to (seed, first + i) and to nothing else,
+ * however rows are cut. */
+typedef struct psti_noise {
+    uint64_t seed, first;
+    float mean, deviation;
+} psti_noise;
+
+/* Rows of volumes and recordings. dst == src where both are floats, or they do not overlap. */
+typedef struct psti_value_kernels {
+    /* Into a batch, past the caches: `settle` after the last one. back: elements of 1 to 8 bytes
+     * from the last to the first. */
+    void (*copy)(const uint8_t *src, size_t bytes, uint8_t *dst);
+    void (*back)(const uint8_t *src, size_t count, size_t element, uint8_t *dst);
+    void (*scale)(const float *src, size_t n, float by, float *dst);
+    /* (x - mean) / std */
+    void (*center)(const float *src, size_t n, float mean, float std, float *dst);
+    void (*clip)(const float *src, size_t n, float low, float high, float *dst);
+    /* Whole numbers, at any address, times by. */
+    void (*widen_u8)(const void *src, size_t n, float by, float *dst);
+    void (*widen_i16)(const void *src, size_t n, float by, float *dst);
+    /* To f16 and bf16; nearest, ties to even; NaN may become any NaN. */
+    void (*narrow[PSTI_TO_COUNT])(const float *src, size_t n, uint16_t *dst);
+    /* The natural logarithm of normal numbers above 0, right to 2e-7 of it. */
+    void (*ln)(const float *src, size_t n, float *dst);
+    /* x + (mean + deviation * z) */
+    void (*add_normals)(const float *src, size_t n, const psti_noise *how, float *dst);
+} psti_value_kernels;
+
 typedef struct psti_kernels {
     /* Bytes of table that across_plan may use for such an axis: an upper bound that grows with
      * taps. */
@@ -137,6 +167,7 @@ typedef struct psti_kernels {
     psti_blend_fn *blend[PSTI_TO_COUNT];
 
     psti_color_kernels color;
+    psti_value_kernels values;
 } psti_kernels;
 
 /* Each overwrites the entries it has a better version of. A level that was not built in does
@@ -148,10 +179,13 @@ void psti_kernels_init_avx512(psti_kernels *kernels);
 void psti_kernels_init_avx2_finish(psti_kernels *kernels);
 void psti_kernels_init_avx2_blend(psti_kernels *kernels);
 void psti_kernels_init_avx2_warp(psti_kernels *kernels);
-/* The colour kernels are one file, compiled for each level. */
+/* The colour kernels are one file, compiled for each level; so are those of values. */
 void psti_kernels_init_color_c(psti_kernels *kernels);
 void psti_kernels_init_color_avx2(psti_kernels *kernels);
 void psti_kernels_init_color_avx512(psti_kernels *kernels);
+void psti_kernels_init_values_c(psti_kernels *kernels);
+void psti_kernels_init_values_avx2(psti_kernels *kernels);
+void psti_kernels_init_values_avx512(psti_kernels *kernels);
 
 /* The table of one level, which the CPU must have; and that of psti_cpu_level(). Filled once; any
  * thread. */
