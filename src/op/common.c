@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Small arithmetic that several ops need, and the context they work in. No state; any thread. */
+#include <string.h>
+
 #include "core/status.h"
 #include "op/op_priv.h"
 
@@ -25,6 +27,18 @@ void psti_size_of(const psti_list *size, int64_t *rows, int64_t *cols)
 {
     *rows = (int64_t)size->v[0];
     *cols = (int64_t)size->v[size->count > 1];
+}
+
+void psti_geom_keep(const psti_op *op, const psti_geom *in, psti_geom *out)
+{
+    if (!(op->flags & PSTI_OP_RETYPES)) {
+        out->depth = in->depth;
+        out->dtype = in->dtype;
+        out->axes = in->axes;
+        memcpy(out->unit, in->unit, sizeof out->unit);
+    }
+    if (op->becomes)
+        out->axes = (psti_axes)(op->becomes - 1);
 }
 
 static int check_volume(const char *op, const psti_geom *out, pst_error *err)

@@ -153,6 +153,10 @@ typedef struct psti_op {
                     const psti_field *in, uint8_t *dst);
 } psti_op;
 
+/* Completes what the op's infer or decide said of a size: without PSTI_OP_RETYPES all but rows,
+ * columns and channels stays; then what it becomes. */
+void psti_geom_keep(const psti_op *op, const psti_geom *in, psti_geom *out);
+
 /* The tables, one a family, NULL-terminated, in the order of the documentation. detect: on pictures
  * that have boxes. */
 extern const psti_op *const psti_picture_ops[],

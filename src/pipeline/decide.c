@@ -41,18 +41,6 @@ static int check_size(const psti_work *work, int s, int picture, pst_error *err)
     return psti_work_fail(work, op, picture, PST_ELIMIT, err);
 }
 
-void psti_geom_keep(const psti_op *op, const psti_geom *in, psti_geom *out)
-{
-    if (!(op->flags & PSTI_OP_RETYPES)) {
-        out->depth = in->depth;
-        out->dtype = in->dtype;
-        out->axes = in->axes;
-        memcpy(out->unit, in->unit, sizeof out->unit);
-    }
-    if (op->becomes)
-        out->axes = (psti_axes)(op->becomes - 1);
-}
-
 int psti_stage_decide(const psti_stage *stage, int view, const psti_rng_key *key, int64_t id,
                       psti_step *step, pst_error *err)
 {

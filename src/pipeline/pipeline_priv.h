@@ -392,8 +392,6 @@ static inline psti_step *psti_work_at(const psti_work *work, int stage, int pict
 void psti_window_grow(psti_window *window, const psti_draw *draw);
 /* The dimensions in which a field of this size is delivered; returns how many (outputs.c). */
 int psti_shape_of(int layout, const psti_geom *geom, int64_t shape[PST_MAX_RANK]);
-/* What an op leaves of a size where it says nothing of it (decide.c). */
-void psti_geom_keep(const psti_op *op, const psti_geom *in, psti_geom *out);
 /* Makes every decision that sizes allow and says what to decode (decide.c). Headers have been read.
  */
 int psti_work_decide(psti_work *work, const psti_rng_key *key, pst_error *err);

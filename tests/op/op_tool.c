@@ -5,12 +5,19 @@
  *     erase PRESET DTYPE LAYOUT ROWS COLS CHANNELS SEED [key=value …]
  * followed by the picture's bytes; erase is finish with random_erasing behind it. The answer is a
  * line "rows cols channels act top left height width bytes" and what the op drew for itself, then
- * the bytes; or a line starting with "error". */
+ * the bytes; or a line starting with "error".
+ *
+ *     field NAME KIND AXES DTYPE DEPTH ROWS COLS CHANNELS UNITS HOW SEED [key=value …]
+ * is an op on a picture, volume, wave or frames (AXES), whose elements follow without gaps. UNITS
+ * are three numbers between commas. HOW: plain; inplace, where the op can; view: a volume that lies
+ * mirrored and with gaps in memory, and is shown as it is. The answer is a line "axes dtype depth
+ * rows cols channels act front top left planes height width bytes", units and what the op drew,
+ * then the bytes without gaps. */
 #include <stdio.h>
 
 #include "op_args.h"
 
-enum { WORDS = 16 };
+enum { WORDS = 32 };
 
 typedef struct request {
     char line[1024];
@@ -98,6 +105,153 @@ static int run_op(const request *r)
     return 0;
 }
 
+/* ---- any axes -------------------------------------------------------------------------------- */
+
+static const char *const axes_words[] = {"picture", "volume", "wave", "frames"};
+
+static psti_geom read_size(const request *r)
+{
+    psti_geom size = {.rows = atoll(r->words[6]),
+                      .cols = atoll(r->words[7]),
+                      .channels = atoll(r->words[8]),
+                      .depth = atoll(r->words[5]),
+                      .dtype = psti_dtype_of_name(r->words[4], strlen(r->words[4]))};
+    while (size.axes < PSTI_AXES_FRAMES && strcmp(axes_words[size.axes], r->words[3]) != 0)
+        size.axes++;
+    char *at = r->words[9];
+    for (int i = 0; i < 3; i++) {
+        size.unit[i] = strtod(at, &at);
+        at += *at == ',';
+    }
+    return size;
+}
+
+static psti_field new_of(int kind, const psti_geom *size)
+{
+    psti_field f = psti_field_of(kind, size);
+    f.data = calloc(f.bytes + 64, 1);
+    return f;
+}
+
+/* The same volume as a view of memory in which it lies mirrored along planes, rows and columns,
+ * with something between one row and the next. */
+static psti_field as_view(const psti_field *in, uint8_t **memory)
+{
+    const size_t element = psti_dtype_bytes(in->dtype);
+    psti_field view = *in;
+    const ptrdiff_t row = (ptrdiff_t)((size_t)in->shape[3] * element + 3 * element);
+    const ptrdiff_t steps[4] = {row * in->shape[2] * in->shape[1], row * in->shape[2], row,
+                                (ptrdiff_t)element};
+    *memory = malloc((size_t)(steps[0] * in->shape[0]) + 64);
+    memset(*memory, 0x7A, (size_t)(steps[0] * in->shape[0]) + 64);
+    view.data = *memory;
+    for (int d = 0; d < 4; d++) {
+        view.step[d] = d ? -steps[d] : steps[d];
+        view.data += d ? (in->shape[d] - 1) * steps[d] : 0;
+    }
+    const uint8_t *from = in->data;
+    for (int64_t c = 0; c < in->shape[0]; c++)
+        for (int64_t z = 0; z < in->shape[1]; z++)
+            for (int64_t y = 0; y < in->shape[2]; y++)
+                for (int64_t x = 0; x < in->shape[3]; x++, from += element)
+                    memcpy(view.data + c * view.step[0] + z * view.step[1] + y * view.step[2] +
+                               x * view.step[3],
+                           from, element);
+    return view;
+}
+
+static void answer_field(const psti_draw *draw, const psti_geom *size, const psti_field *f)
+{
+    psti_field dense = *f;
+    psti_field_pack(&dense);
+    dense.data = malloc(dense.bytes + 1);
+    psti_field_copy(f, &dense);
+    printf("%s %s %lld %lld %lld %lld %d", axes_words[size->axes], psti_dtype_name(size->dtype),
+           (long long)size->depth, (long long)size->rows, (long long)size->cols,
+           (long long)size->channels, draw->act);
+    printf(" %lld %lld %lld %lld %lld %lld %zu", (long long)draw->front, (long long)draw->top,
+           (long long)draw->left, (long long)draw->planes, (long long)draw->rows,
+           (long long)draw->cols, dense.bytes);
+    for (int i = 0; i < 3; i++)
+        printf(" %.17g", size->unit[i]);
+    for (size_t i = 0; i < sizeof draw->v / sizeof *draw->v; i++)
+        printf(" %.17g", draw->v[i]);
+    printf("\n");
+    fwrite(dense.data, 1, dense.bytes, stdout);
+    free(dense.data);
+}
+
+/* As the pipeline runs it: views in the field itself, in place where that was asked for and fits,
+ * in as many parts as there are. */
+static int carry_out(const psti_op *op, const void *params, const psti_draw *draw,
+                     const psti_geom *size, const psti_field *in, bool in_place, psti_geom *out,
+                     psti_field *result, pst_error *err)
+{
+    psti_op_ctx ctx = {0};
+    psti_geom same = *out;
+    memcpy(same.unit, size->unit, sizeof same.unit);
+    in_place = in_place && op->flags & PSTI_OP_INPLACE && memcmp(&same, size, sizeof same) == 0;
+    uint8_t *memory = NULL;
+    if (op->flags & PSTI_OP_VIEWS || in_place) {
+        *result = *in;
+    } else {
+        *result = new_of(in->kind, out);
+        memory = result->data;
+    }
+    int rc = 0;
+    for (int part = op->parts ? op->parts(params) : 1; part > 0 && rc == 0; part--)
+        rc = op->run(params, draw, &ctx, in, result, err);
+    if (op->flags & PSTI_OP_OPEN) {
+        out->rows = result->shape[0];
+        out->cols = result->shape[1];
+    }
+    if (rc == 0)
+        answer_field(draw, out, result);
+    free(memory);
+    psti_op_ctx_fini(&ctx);
+    return rc;
+}
+
+static int run_field(const request *r)
+{
+    const psti_op *op = psti_op_find(r->words[1], strlen(r->words[1]));
+    const int kind = strcmp(r->words[2], "mask") == 0     ? PST_MASK
+                     : strcmp(r->words[2], "volume") == 0 ? PST_VOLUME
+                     : strcmp(r->words[2], "audio") == 0  ? PST_AUDIO
+                                                          : PST_IMAGE;
+    const psti_geom size = read_size(r);
+    psti_field in = new_of(kind, &size), seen = in, result;
+    uint8_t *memory = NULL;
+    _Alignas(16) uint8_t params[1024];
+    if (!op || !read_field(&in) ||
+        !args_parse(op, params, (const char *const *)r->words + 12, r->count - 12))
+        return 1;
+    if (op->variant && op->variant(params))
+        op = op->variant(params);
+    if (strcmp(r->words[10], "view") == 0 && size.axes == PSTI_AXES_VOLUME)
+        seen = as_view(&in, &memory);
+    psti_rng rng;
+    psti_rng_init(&rng, &(psti_rng_key){.seed = strtoull(r->words[11], NULL, 10)}, 1);
+    psti_draw draw = {.act = true};
+    psti_geom out = size;
+    pst_error err = {0};
+    int rc = op->check ? op->check(params, &err) : 0;
+    if (rc == 0)
+        rc = op->decide(params, &rng, &size, &draw, &out, &err);
+    if (rc == 0 && !draw.act) {
+        answer_field(&draw, &size, &seen);
+    } else if (rc == 0) {
+        psti_geom_keep(op, &size, &out);
+        rc = carry_out(op, params, &draw, &size, &seen, strcmp(r->words[10], "inplace") == 0, &out,
+                       &result, &err);
+    }
+    if (rc < 0)
+        printf("error %d %s\n", rc, err.message);
+    free(memory);
+    free(in.data);
+    return 0;
+}
+
 /* random_erasing over what finish wrote. */
 static bool erase(const request *r, const psti_finish *finish, const psti_field *in,
                   psti_draw *draw, uint8_t *dst)
@@ -157,8 +311,9 @@ int main(void)
 {
     request r;
     while (read_request(&r)) {
-        const bool op = strcmp(r.words[0], "op") == 0;
-        if (r.count < (op ? 8 : 7) || (op ? run_op(&r) : run_finish(&r)) != 0) {
+        const bool op = strcmp(r.words[0], "op") == 0, field = strcmp(r.words[0], "field") == 0;
+        const int least = field ? 12 : op ? 8 : 7;
+        if (r.count < least || (field ? run_field(&r) : op ? run_op(&r) : run_finish(&r)) != 0) {
             fprintf(stderr, "op_tool: bad request\n");
             return 2;
         }

@@ -56,6 +56,35 @@ class Tool:
         shape = (numbers[0], numbers[1]) if array.ndim == 2 else tuple(numbers[:3])
         return np.frombuffer(data, array.dtype).reshape(shape), numbers[4:8]
 
+    def field(self, name, array, axes="volume", kind="volume", units=(0, 0, 0), how="plain", seed=0, **params):
+        """An op on a volume {channels, planes, rows, columns}, a wave {samples} or {samples, channels}, or frames {moments,
+        features}. The result in the same order of dimensions, and a dictionary of what was said of it; None and the message of an
+        error. how: plain, inplace, view (see op_tool.c)."""
+        array = np.asarray(array)
+        last = array.shape[-1] if array.ndim > 1 else 1
+        channels, depth, rows, cols = {
+            "volume": array.shape,
+            "wave": (last, 0, array.shape[0], 1),
+            "frames": (1, 0, array.shape[0], last),
+            "picture": (last, 0, *array.shape[:2]),
+        }[axes]
+        given = " ".join(f"{key}={value}" for key, value in params.items())
+        dtype = array.dtype.kind.replace("b", "u") + str(8 * array.dtype.itemsize)
+        line = f"field {name} {kind} {axes} {dtype} {depth} {rows} {cols} {channels} {','.join(map(repr, units))} {how} {seed} {given}"
+        self.process.stdin.write(line.encode() + b"\n" + np.ascontiguousarray(array).tobytes())
+        self.process.stdin.flush()
+        words = self.process.stdout.readline().decode().split()
+        if words[0] == "error":
+            return None, " ".join(words)
+        depth, rows, cols, channels, act, *window, size = map(int, words[2:14])
+        self.drawn = [float(word) for word in words[17:25]]
+        said = {"axes": words[0], "act": bool(act), "window": window, "units": [float(word) for word in words[14:17]]}
+        shape = {"volume": (channels, depth, rows, cols), "frames": (rows, cols), "picture": (rows, cols, channels)}.get(
+            words[0], (rows,) if channels == 1 else (rows, channels)
+        )
+        kinds = {"u": "uint", "i": "int", "f": "float"}
+        return np.frombuffer(self.process.stdout.read(size), kinds[words[1][0]] + words[1][1:]).reshape(shape), said
+
     def finish(self, preset, dtype, layout, picture):
         array = np.asarray(picture)
         rows, cols, channels = array.shape
@@ -215,6 +244,21 @@ def check_finish(tool, score, image):
     score.compare("finish u8 nchw", array.transpose(2, 0, 1), got)
 
 
+def check_fields(tool, score, rng):
+    """What an op leaves alone comes back as it was, whatever it is and however it lies in memory."""
+    fields = [("volume", (1, 3, 5, 7), "int16"), ("volume", (2, 4, 1, 6), "float32"), ("volume", (1, 6, 9, 33), "uint8")]
+    fields += [("wave", (50,), "int16"), ("wave", (20, 2), "float32"), ("frames", (9, 4), "float32")]
+    for axes, shape, dtype in fields:
+        array = (rng.random(shape) * 200).astype(dtype)
+        for how in ("plain", "inplace", "view"):
+            got, said = tool.field("delay", array, axes, units=(2.5, 1, 0.75), how=how, ms=0)
+            score.compare("fields that stay", array, got)
+            score.compare("fields that stay, units", [2.5, 1, 0.75], said["units"])
+    picture = (rng.random((20, 30, 3)) * 256).astype("uint8")
+    want, _ = tool.op("resize", picture, size=9)
+    score.compare("a picture's op, by field", want, tool.field("resize", picture, "picture", "image", size=9)[0])
+
+
 def main():
     score = Score()
     for level in ("c", "avx2", "avx512"):
@@ -227,6 +271,7 @@ def main():
             if image.mode == "RGB":
                 check_finish(tool, score, image)
         check_masks(tool, score, rng)
+        check_fields(tool, score, rng)
         if level == "c":
             continue
         for image in photos():
