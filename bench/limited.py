@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A source of limited bandwidth and processes of limited memory, by the kernel's own means. Needs root, loop devices, mkfs.ext4
-and the cgroup controllers memory and blkio of version 1.
+and cgroups with the controllers memory and blkio (version 1) or memory and io (version 2).
 
 `Source`: photos on an ext4 file system of their own, on a loop device over a file in a tmpfs. So a read comes from RAM outside every
 limit, and how fast it may come is set by the throttle of the reader's cgroup; what was read lies in the ordinary page cache.
@@ -106,50 +106,99 @@ class Source:
             shutil.rmtree(self.top, ignore_errors=True)
 
 
-class Group:
-    """A cgroup that reads from `device` at no more than `bandwidth` bytes a second and has no more than `limit` bytes of memory;
-    None: no limit."""
+def stat_of(path):
+    return {key: int(value) for key, value in (line.split() for line in text_of(path).splitlines())}
 
-    def __init__(self, device, bandwidth=None, limit=None):
+
+class GroupV1:
+    """A cgroup of version 1: a folder for each controller."""
+
+    def __init__(self, device, bandwidth, limit):
+        self.device = device
         self.folders = [os.path.join(CGROUPS, controller, "penstock-bench-%d" % os.getpid())
                         for controller in ("memory", "blkio")]
         self.memory, self.blkio = self.folders
-        self.device, self.most_held = device, {"all": 0}
         for folder in self.folders:
             if not os.path.isdir(os.path.dirname(folder)):
-                sys.exit("%s: no such cgroup controller; this bench needs version 1 of them" % os.path.dirname(folder))
+                sys.exit("%s: no such cgroup controller" % os.path.dirname(folder))
             os.mkdir(folder)
         if limit:
             write(os.path.join(self.memory, "memory.limit_in_bytes"), "%d" % limit)
         if bandwidth:
             write(os.path.join(self.blkio, "blkio.throttle.read_bps_device"), "%s %d" % (device, bandwidth))
 
+    def held(self):
+        used = int(text_of(os.path.join(self.memory, "memory.usage_in_bytes")))
+        stat = stat_of(os.path.join(self.memory, "memory.stat"))
+        return {"all": used - stat["cache"] + stat["shmem"], "anonymous": stat["rss"], "shared": stat["shmem"],
+                "kernel": used - stat["cache"] - stat["rss"]}
+
+    def bytes_read(self):
+        rows = [line.split() for line in text_of(os.path.join(self.blkio, "blkio.throttle.io_service_bytes")).splitlines()]
+        return sum(int(words[2]) for words in rows if words[:2] == [self.device, "Read"])
+
+    def most(self):
+        return int(text_of(os.path.join(self.memory, "memory.max_usage_in_bytes")))
+
+
+class GroupV2:
+    """A cgroup of version 2: one folder."""
+
+    def __init__(self, device, bandwidth, limit):
+        self.device = device
+        self.memory = os.path.join(CGROUPS, "penstock-bench-%d" % os.getpid())
+        self.folders = [self.memory]
+        write(os.path.join(CGROUPS, "cgroup.subtree_control"), "+memory +io")
+        os.mkdir(self.memory)
+        if limit:
+            write(os.path.join(self.memory, "memory.max"), "%d" % limit)
+        if bandwidth:
+            write(os.path.join(self.memory, "io.max"), "%s rbps=%d" % (device, bandwidth))
+
+    def held(self):
+        used = int(text_of(os.path.join(self.memory, "memory.current")))
+        stat = stat_of(os.path.join(self.memory, "memory.stat"))
+        return {"all": used - stat["file"] + stat["shmem"], "anonymous": stat["anon"], "shared": stat["shmem"],
+                "kernel": used - stat["file"] - stat["anon"]}
+
+    def bytes_read(self):
+        for line in text_of(os.path.join(self.memory, "io.stat")).splitlines():
+            words = line.split()
+            if words[0] == self.device:
+                return int(dict(word.split("=") for word in words[1:]).get("rbytes", 0))
+        return 0
+
+    def most(self):
+        return int(text_of(os.path.join(self.memory, "memory.peak")))
+
+
+class Group:
+    """A cgroup that reads from `device` at no more than `bandwidth` bytes a second and has no more than `limit` bytes of memory;
+    None: no limit."""
+
+    def __init__(self, device, bandwidth=None, limit=None):
+        kind = GroupV2 if os.path.exists(os.path.join(CGROUPS, "cgroup.controllers")) else GroupV1
+        self.group, self.most_held = kind(device, bandwidth, limit), {"all": 0}
+
     def enter(self):
-        for folder in self.folders:
+        for folder in self.group.folders:
             write(os.path.join(folder, "cgroup.procs"), "%d" % os.getpid())
 
     def look(self):
         """Notes what is held beside the page cache of files."""
-        used = int(text_of(os.path.join(self.memory, "memory.usage_in_bytes")))
-        stat = {key: int(value) for key, value in
-                (line.split() for line in text_of(os.path.join(self.memory, "memory.stat")).splitlines())}
-        held = used - stat["cache"] + stat["shmem"]
-        if held > self.most_held["all"]:
-            self.most_held = {"all": held, "anonymous": stat["rss"], "shared": stat["shmem"],
-                              "kernel": used - stat["cache"] - stat["rss"]}
+        held = self.group.held()
+        if held["all"] > self.most_held["all"]:
+            self.most_held = held
 
     def figures(self):
-        read = [line.split() for line in text_of(os.path.join(self.blkio, "blkio.throttle.io_service_bytes")).splitlines()]
-        return {"bytes_read": sum(int(words[2]) for words in read if words[:2] == [self.device, "Read"]),
-                "most_beside_page_cache": self.most_held,
-                "most": int(text_of(os.path.join(self.memory, "memory.max_usage_in_bytes")))}
+        return {"bytes_read": self.group.bytes_read(), "most_beside_page_cache": self.most_held, "most": self.group.most()}
 
     def close(self):
         """Ends what a failed run left."""
-        for pid in text_of(os.path.join(self.memory, "cgroup.procs")).split():
+        for pid in text_of(os.path.join(self.group.memory, "cgroup.procs")).split():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(int(pid), signal.SIGKILL)
-        for folder in self.folders:
+        for folder in self.group.folders:
             for _ in range(200):  # a process that ended leaves its cgroup a moment later
                 try:
                     os.rmdir(folder)

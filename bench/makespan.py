@@ -71,8 +71,8 @@ class Penstock:
 
     @staticmethod
     def beside(args, at_once):
-        """The least budget beside the cache: rings of seven batches, an eighth for samples on their way, and the workers'."""
-        return at_once * 8 * BATCH_VALUES * (1 if args.u8 else 4) + 16 * MIB
+        """The least budget beside the cache: rings of seven batches, an eighth for samples on their way, listings, and the workers'."""
+        return at_once * (8 * BATCH_VALUES * (1 if args.u8 else 4) + 80 * args.samples) + (8 + 4 * args.workers) * MIB
 
     def begin(self, data):
         import penstock  # noqa: F401

@@ -404,8 +404,7 @@ void psti_batch_release(pst_batch *batch)
     if (feed) {
         pthread_mutex_lock(&feed->pool->lock);
         block_drop_locked(feed, batch);
-        pool_pump_locked(feed->pool);
-        pthread_mutex_unlock(&feed->pool->lock);
+        pool_pump_unlock(feed->pool); /* which r->lock keeps from going */
     } else {
         block_free(batch);
     }

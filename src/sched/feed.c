@@ -366,18 +366,15 @@ int psti_feed_next(psti_feed *feed, int64_t timeout_ns, pst_batch **out)
         if (atomic_load(&feed->aborted))
             return -ECANCELED;
         pthread_mutex_lock(&pool->lock);
-        pool_pump_locked(pool);
         const int rc = take_locked(feed, out);
         feed->wanted = rc == WAIT;
         if (rc == WAIT)
             tuner_waits_locked(feed);
-        if (rc == 1) {
+        if (rc == 1)
             note_wait_locked(feed, feed->wait_since ? feed->wait_since : called);
-            pool_pump_locked(pool);
-        }
         const bool first = rc == 1 && feed->batches == 1;
         const int kept = tell_fresh_locked(feed);
-        pthread_mutex_unlock(&pool->lock);
+        pool_pump_unlock(pool);
         tell_fresh(feed, kept);
         if (first)
             psti_dataset_verify(feed->spec.data);

@@ -191,15 +191,42 @@ static void send_ahead_locked(psti_pool *pool)
     }
 }
 
-/* Something changed that may let samples start. */
-void pool_pump_locked(psti_pool *pool)
+typedef enum waking { WAKE_NONE, WAKE_ONE, WAKE_ALL } waking;
+
+/* Something changed that may let samples start. One worker is woken; each that finds something
+ * wakes the next, so that what little there is to do does not wake them all. Where workers have
+ * batches of their own, one finds nothing where another might. */
+static waking pump_locked(psti_pool *pool)
 {
     send_ahead_locked(pool);
-    const int more = pool->tuner.active - pool->tuner.busy;
-    if (pool->idle > 0 && more >= pool->idle)
-        pthread_cond_broadcast(&pool->work);
-    for (int i = 0; more < pool->idle && i < more; i++)
+    if (pool->idle == 0 || !tuner_lets_work_locked(pool))
+        return WAKE_NONE;
+    pool->waking = true;
+    for (const psti_feed *feed = pool->feeds; feed; feed = feed->next)
+        if (own_batches(feed))
+            return WAKE_ALL;
+    return WAKE_ONE;
+}
+
+static void wake(psti_pool *pool, waking who)
+{
+    if (who == WAKE_ONE)
         pthread_cond_signal(&pool->work);
+    else if (who == WAKE_ALL)
+        pthread_cond_broadcast(&pool->work);
+}
+
+void pool_pump_locked(psti_pool *pool)
+{
+    wake(pool, pump_locked(pool));
+}
+
+/* Who is woken while the lock is held takes a core to wait for it, this one perhaps. */
+void pool_pump_unlock(psti_pool *pool)
+{
+    const waking who = pump_locked(pool);
+    pthread_mutex_unlock(&pool->lock);
+    wake(pool, who);
 }
 
 static void *work_loop(void *arg)
@@ -216,6 +243,7 @@ static void *work_loop(void *arg)
             continue;
         if (!t) {
             const uint64_t since = pool->reading ? psti_now_ns() : 0;
+            pool->waking = false;
             pool->idle++;
             pthread_cond_wait(&pool->work, &pool->lock);
             pool->idle--;
@@ -223,6 +251,8 @@ static void *work_loop(void *arg)
             continue;
         }
         tuner_begins_locked(pool, psti_now_ns());
+        if (pool->waking && tuner_lets_work_locked(pool))
+            pool_signal_locked(pool);
         pthread_mutex_unlock(&pool->lock);
         const bool ended = task_run(w, t);
         pthread_mutex_lock(&pool->lock);

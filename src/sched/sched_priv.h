@@ -402,6 +402,7 @@ struct psti_pool {
     psti_budget budget;  /* its own lock, innermost */
     size_t keep;         /* bytes that each worker may hold without asking; fixed after start */
     int idle;            /* workers waiting for work */
+    bool waking;         /* the next worker that finds work wakes another */
     /* Decoded forms of all feeds; NULL without. cache_limit: bytes set aside for it; with
      * cache_auto it takes what is left. */
     psti_cache *cache;
@@ -697,6 +698,7 @@ void worth_update_locked(psti_pool *pool);
 
 /* pool.c */
 void pool_pump_locked(psti_pool *pool);
+void pool_pump_unlock(psti_pool *pool);
 void pool_signal_locked(psti_pool *pool);
 uint64_t pool_encoded_max_locked(const psti_pool *pool);
 uint64_t pool_staged_max_locked(const psti_pool *pool);
