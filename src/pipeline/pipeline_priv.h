@@ -349,8 +349,8 @@ typedef struct psti_shot {
     int64_t used_rows;  /* damage at or after this row does no harm */
     psti_decode_need need;
     int64_t damage; /* psti_work_damage */
-    psti_field now; /* lies in buf[at] once decoded, or elsewhere if borrowed: in the cache, or in
-                       the picture that this is a view of */
+    psti_field now; /* lies in buf[at] once decoded, or elsewhere if borrowed: in the cache, in the
+                       encoded bytes, or in the picture that this is a view of */
     psti_buf buf[2];
     int at;
     bool borrowed; /* now is somebody else's memory and must not be written to */
