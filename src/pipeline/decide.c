@@ -67,6 +67,8 @@ static int decide_one(psti_work *work, int s, int picture, const psti_rng_key *k
         psti_stage_decide(stage, work->plan->pictures[picture].view, key, work->id, step, err);
     if (rc < 0)
         return psti_work_fail(work, stage->type.name, picture, rc, err);
+    if (work->plan->inputs[work->plan->pictures[picture].input].kind == PST_MASK)
+        step->out.dtype = step->in.dtype; /* labels stay what they are, also on their own */
     if (stage->lowered && (step->out.rows > step->in.rows || step->out.cols > step->in.cols)) {
         psti_fail(err, PST_EFIELD, stage->type.name, NULL,
                   "the picture is smaller than what comes out, and what fills the rest differs "

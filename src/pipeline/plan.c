@@ -363,6 +363,8 @@ static int plan_middle(planner *p, const psti_bound *op, int picture)
     const psti_geom in = track->geom;
     op->type.op->infer(op->params, &in, &track->geom);
     psti_geom_keep(op->type.op, &in, &track->geom);
+    if (input_of(p, picture)->kind == PST_MASK)
+        track->geom.dtype = in.dtype;
     return 0;
 }
 

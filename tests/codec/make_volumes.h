@@ -223,6 +223,8 @@ static inline uint32_t zip_crc(const uint8_t *bytes, size_t size)
 
 static inline void zip_add(made *to, const void *bytes, size_t size)
 {
+    if (size == 0)
+        return;
     to->bytes = realloc(to->bytes, to->size + size);
     memcpy(to->bytes + to->size, bytes, size);
     to->size += size;
