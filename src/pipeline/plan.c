@@ -308,9 +308,9 @@ static int plan_decode(planner *p, const psti_bound *op, int picture)
                                                               .orient = params->orient,
                                                               .limits = psti_limits_default,
                                                               .axes = track->geom.axes};
-    if (track->geom.axes == PSTI_AXES_VOLUME)
-        return 0; /* channels are the file's */
-    if (track->geom.axes == PSTI_AXES_WAVE) {
+    if (track->geom.axes == PSTI_AXES_VOLUME) {
+        track->geom.channels = params->color == PSTI_COLOR_KEEP ? -1 : 1;
+    } else if (track->geom.axes == PSTI_AXES_WAVE) {
         track->geom.cols = 1;
         track->geom.channels = params->color == PSTI_COLOR_KEEP ? -1 : 1;
     } else if (input->kind == PST_MASK || params->color == PSTI_COLOR_GRAY)

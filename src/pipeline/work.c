@@ -136,10 +136,24 @@ static int take_inputs(psti_work *work, const psti_input *inputs, bool decoded, 
     return rc;
 }
 
+/* Volumes have one channel, so that batches of them have a shape; more where the text says so. */
+static int check_channels(const psti_work *work, int p, pst_error *err)
+{
+    const psti_picture *facts = &work->shots[p].facts;
+    const bool keep = work->plan->pictures[p].decode.color == PSTI_COLOR_KEEP;
+    if (facts->axes != PSTI_AXES_VOLUME || facts->channels == 1 || keep)
+        return 0;
+    return psti_fail(err, PST_EFIELD, "decode", NULL,
+                     "the volume has %d channels: decode(keep) delivers all of them",
+                     facts->channels);
+}
+
 static int read_headers(psti_work *work, psti_kit *kit, pst_error *err)
 {
     for (int p = 0; p < work->plan->source_count; p++) {
-        const int rc = psti_work_open(work, kit, p, err);
+        int rc = psti_work_open(work, kit, p, err);
+        if (rc == 0)
+            rc = check_channels(work, p, err);
         if (rc < 0)
             return psti_work_fail(work, "decode", p, rc, err);
     }
