@@ -132,7 +132,7 @@ static void make_walks(uint8_t *data, const int64_t n[3], int walks)
 
 static void check_mask(const psti_field *mask, const char *what)
 {
-    psti_box want[PSTI_FOREGROUND_MOST], got[PSTI_FOREGROUND_MOST];
+    psti_box want[PSTI_NOTE_ROWS], got[PSTI_NOTE_ROWS];
     int count = -1;
     const int wanted = search(mask, want);
     CHECK(psti_foreground(mask, got, &count, NULL) == 0);
@@ -161,7 +161,7 @@ static void boxes_are_those_of_flooding(void)
 static void full_and_empty_masks(void)
 {
     static uint8_t data[30 * 20 * 10];
-    psti_box got[PSTI_FOREGROUND_MOST];
+    psti_box got[PSTI_NOTE_ROWS];
     int count = -1;
     psti_field mask = mask_of(data, 30, 20, 10);
     CHECK(psti_foreground(&mask, got, &count, NULL) == 0 && count == 0);
@@ -181,7 +181,7 @@ static void parts_join_late(void)
         data[z * 25] = data[z * 25 + 4] = 1;
     memset(data + 8 * 25, 1, 5);
     psti_field mask = mask_of(data, 9, 5, 5);
-    psti_box got[PSTI_FOREGROUND_MOST];
+    psti_box got[PSTI_NOTE_ROWS];
     int count;
     CHECK(psti_foreground(&mask, got, &count, NULL) == 0 && count == 1);
     CHECK(got[0].high[0] == 9 && got[0].high[1] == 1 && got[0].high[2] == 5);
@@ -198,7 +198,7 @@ static void views_are_searched_as_they_show(void)
     mask.data += sizeof data - 1;
     for (int d = 1; d < 4; d++)
         mask.step[d] = -mask.step[d];
-    psti_box got[PSTI_FOREGROUND_MOST], want[PSTI_FOREGROUND_MOST];
+    psti_box got[PSTI_NOTE_ROWS], want[PSTI_NOTE_ROWS];
     int count, wanted;
     CHECK(psti_foreground(&mask, got, &count, NULL) == 0);
     CHECK(psti_foreground(&other, want, &wanted, NULL) == 0);
@@ -210,7 +210,7 @@ static void memory_that_is_refused_is_an_error(void)
     uint8_t data[SIDE * SIDE * SIDE];
     make_noise(data, sizeof data, 2, 30);
     const psti_field mask = mask_of(data, SIDE, SIDE, SIDE);
-    psti_box got[PSTI_FOREGROUND_MOST];
+    psti_box got[PSTI_NOTE_ROWS];
     psti_mem_stats stats;
     int count, failures = 0;
     for (uint64_t n = 1; n < 100; n++) {

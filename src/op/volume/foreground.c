@@ -291,7 +291,7 @@ static int tell(finder *f, psti_box *out)
     return count;
 }
 
-int psti_foreground(const psti_field *mask, psti_box out[PSTI_FOREGROUND_MOST], int *count,
+int psti_foreground(const psti_field *mask, psti_box out[PSTI_NOTE_ROWS], int *count,
                     pst_error *err)
 {
     if (mask->axes != PSTI_AXES_VOLUME || mask->dtype != PST_U8 || mask->shape[0] != 1)

@@ -8,8 +8,8 @@
 #include "op/op_priv.h"
 
 extern const psti_op psti_op_spacing, psti_op_clip, psti_op_intensity, psti_op_pad_min,
-    psti_op_center_crop3, psti_op_random_flip, psti_op_cast, psti_op_random_brightness,
-    psti_op_gaussian_noise;
+    psti_op_balanced_crop, psti_op_center_crop3, psti_op_random_flip, psti_op_cast,
+    psti_op_random_brightness, psti_op_gaussian_noise;
 
 /* ---- rows.c ---------------------------------------------------------------------------------- */
 
@@ -43,14 +43,9 @@ int psti_volume_check_size(const psti_list *list, const char *name, pst_error *e
 
 /* ---- foreground.c ---------------------------------------------------------------------------- */
 
-/* A box of planes, rows and columns: low is inside, high is not. */
-typedef struct psti_box {
-    int32_t label, low[3], high[3];
-} psti_box;
-enum { PSTI_FOREGROUND_MOST = 510 };
 /* Of each class in a mask the boxes of the two parts that have the largest ones: classes ascending,
  * the larger box last. 0, PST_EFIELD or -ENOMEM. */
-int psti_foreground(const psti_field *mask, psti_box out[PSTI_FOREGROUND_MOST], int *count,
+int psti_foreground(const psti_field *mask, psti_box out[PSTI_NOTE_ROWS], int *count,
                     pst_error *err);
 
 /* ---- views.c --------------------------------------------------------------------------------- */
