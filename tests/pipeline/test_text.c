@@ -400,6 +400,7 @@ static void help_covers_every_op(void)
                                          "clip",
                                          "intensity",
                                          "pad_min",
+                                         "balanced_crop",
                                          "center_crop3",
                                          "random_flip",
                                          "cast",
