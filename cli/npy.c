@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The .npy writer. Main thread. */
+ * The .npy writer. npy_header: any thread; the rest: main thread. */
 #include <errno.h>
 #include <string.h>
 
@@ -18,13 +18,14 @@ static const char *descr(int dtype)
     return names[dtype];
 }
 
-/* Fills header with magic, length and dictionary, padded so that the data starts at a multiple
- * of 64. Returns its size. */
-static size_t make_header(char header[512], const char *type, int rank, const int64_t *shape)
+size_t npy_header(char header[NPY_HEADER_BYTES], int dtype, int rank, const int64_t *shape)
 {
     enum { FIXED = 10, ALIGN = 64 };
     char *text = header + FIXED;
-    const size_t room = 512 - FIXED - ALIGN;
+    const char *type = descr(dtype);
+    const size_t room = NPY_HEADER_BYTES - FIXED - ALIGN;
+    if (type == NULL)
+        return 0;
     size_t used =
         (size_t)snprintf(text, room, "{'descr': '%s', 'fortran_order': False, 'shape': (", type);
     for (int i = 0; i < rank; i++)
@@ -43,15 +44,14 @@ static size_t make_header(char header[512], const char *type, int rank, const in
 int npy_write(const char *path, int dtype, int rank, const int64_t *shape, const void *data,
               size_t bytes)
 {
-    char header[512];
-    const char *type = descr(dtype);
-    if (type == NULL)
+    char header[NPY_HEADER_BYTES];
+    const size_t length = npy_header(header, dtype, rank, shape);
+    if (length == 0)
         return fail("the field's type %d cannot be written as .npy", dtype);
     outfile out;
     const int exit_code = outfile_open(&out, path);
     if (exit_code != CLI_OK)
         return exit_code;
-    const size_t length = make_header(header, type, rank, shape);
     errno = 0;
     fwrite(header, 1, length, out.file); /* failures stay in the stream for commit */
     fwrite(data, 1, bytes, out.file);

@@ -21,7 +21,7 @@
 #include "progress.h"
 #include "synth.h"
 
-static const synth_kind *const kinds[] = {&synth_images};
+static const synth_kind *const kinds[] = {&synth_images, &synth_volumes};
 enum { KINDS = sizeof kinds / sizeof *kinds };
 
 /* Shared by the threads of one run. */
@@ -207,11 +207,12 @@ static int run_synth(const void *values)
 
 #define AT(field) offsetof(synth_values, field)
 static const arg_operand operands[] = {
-    {"KIND", AT(kind), false, "what to make: images"},
+    {"KIND", AT(kind), false, "what to make: images, volumes"},
     {"DIR", AT(dir), false, "folder to make them in; must be new or empty"},
     {NULL, 0, false, NULL},
 };
 
+static const char *const forms[] = {"nifti", "npy", NULL};
 static const arg_option options[] = {
     {.name = "count",
      .type = ARG_INT,
@@ -224,6 +225,10 @@ static const arg_option options[] = {
     OPT_U64("seed", "S", AT(seed), "0", "the same seed gives the same files, whatever the machine"),
     OPT_INT("classes", "K", AT(classes), 1, 100000, "10",
             "class folders; a class shows in the colours"),
+    OPT_REAL("scale", "F", AT(scale), 1e-6, 100, "1",
+             "volumes: times so many voxels; no patch changes"),
+    OPT_WORD("form", "nifti|npy", AT(form), forms, "nifti",
+             "volumes: scans as they come from a hospital, or prepared arrays"),
     OPT_INT("jobs", "J", AT(jobs), 0, 256, "0", "threads; 0 = one per CPU. Changes no byte"),
     OPT_FLAG("force", AT(force), "write into a folder that is not empty"),
     OPT_END,
@@ -232,12 +237,15 @@ static const arg_option options[] = {
 
 const command command_synth = {
     .name = "synth",
-    .summary = "make photo-like JPEGs in class folders, to try things out",
-    .about = "The files look like photographs to a decoder: about 110 KB each, mostly 500x375, "
-             "some of other sizes, a few grey, a "
-             "few progressive, colour at full and at half resolution.",
+    .summary = "make data that looks real to a decoder, to try things out",
+    .about = "images: JPEGs in class folders, about 110 KB each, mostly 500x375, some of other "
+             "sizes, a few grey, a few progressive, colour at full and at half resolution.\n"
+             "volumes: scans of two kidneys with tumours, and their masks, as NIfTI with the sizes "
+             "and spacings of the KiTS data, or as the arrays that MLPerf's 3D U-Net is trained "
+             "on: image and mask 30 to 375 MB, 136 MB on average.",
     .examples = "penstock synth images photos --count 200\n"
-                "penstock synth images big --count 20000 --classes 100 --seed 7",
+                "penstock synth images big --count 20000 --classes 100 --seed 7\n"
+                "penstock synth volumes scans --count 8 --scale 0.05",
     .operands = operands,
     .options = options,
     .values_bytes = sizeof(synth_values),

@@ -11,6 +11,8 @@ typedef struct synth_values {
     const char *kind, *dir;
     int64_t count, classes, jobs;
     uint64_t seed;
+    double scale; /* volumes: of the number of voxels */
+    int form;     /* volumes: 0 nifti, 1 npy */
     bool force;
 } synth_values;
 
@@ -28,7 +30,7 @@ typedef struct synth_kind {
     int (*make)(const synth_values *v, void *tools, int64_t number, char *path, int64_t *bytes);
 } synth_kind;
 
-extern const synth_kind synth_images;
+extern const synth_kind synth_images, synth_volumes;
 
 /* 0 or an errno. A file that could not be written whole is removed again. */
 int synth_write(const char *path, const unsigned char *bytes, size_t size);

@@ -48,7 +48,7 @@ extern const psti_limits psti_limits_default;
 
 typedef struct psti_decode_options {
     int kind;    /* PST_IMAGE or PST_MASK (palette indices and grey levels are kept as they are, one
-                    channel) */
+                    channel); of an NPZ archive it also says which array is meant */
     int color;   /* psti_color; images */
     bool orient; /* apply EXIF orientation */
     psti_limits limits;
@@ -60,7 +60,7 @@ typedef struct psti_picture {
     psti_format format;
     int64_t rows, cols;
     int channels; /* of the field that run makes, with these options */
-    int dtype;    /* PST_U8, or PST_U16 for 16-bit masks */
+    int dtype;    /* PST_U8, or PST_U16 for 16-bit masks; of volumes PST_U8, PST_I16 or PST_F32 */
     int stored_channels, bits;
     bool progressive;
     bool can_crop;   /* run can make a window for less than the whole */

@@ -22,6 +22,7 @@ static const psti_codec *const codecs[] = {
 #ifdef PSTI_HAVE_WEBP
     &psti_codec_webp,
 #endif
+    &psti_codec_npy,  &psti_codec_npz, &psti_codec_nifti,
 };
 enum { CODECS = sizeof codecs / sizeof *codecs };
 
@@ -32,6 +33,7 @@ typedef struct magic {
     psti_format format; /* UNKNOWN: we can name it but not read it */
     size_t at, size;
     const char *text;
+    bool wraps; /* holds files of many kinds; where a volume is wanted, this one */
 } magic;
 
 static const magic magics[] = {
@@ -41,6 +43,8 @@ static const magic magics[] = {
     {"npy", PSTI_FORMAT_NPY, 0, 6, "\x93NUMPY"},
     {"nifti", PSTI_FORMAT_NIFTI, 344, 4, "n+1"},
     {"nifti", PSTI_FORMAT_NIFTI, 4, 8, "n+2\0\r\n\x1A\n"},
+    {"nifti", PSTI_FORMAT_NIFTI, 344, 4, "ni1"},
+    {"nifti", PSTI_FORMAT_NIFTI, 4, 8, "ni2\0\r\n\x1A\n"},
     {"wav", PSTI_FORMAT_WAV, 8, 4, "WAVE"},
     {"flac", PSTI_FORMAT_FLAC, 0, 4, "fLaC"},
     {"GIF", PSTI_FORMAT_UNKNOWN, 0, 4, "GIF8"},
@@ -49,8 +53,9 @@ static const magic magics[] = {
     {"HEIF or AVIF", PSTI_FORMAT_UNKNOWN, 4, 4, "ftyp"},
     {"JPEG 2000", PSTI_FORMAT_UNKNOWN, 0, 8, "\0\0\0\x0CjP  "},
     {"JPEG XL", PSTI_FORMAT_UNKNOWN, 0, 8, "\0\0\0\x0CJXL "},
-    {"gzip", PSTI_FORMAT_UNKNOWN, 0, 2, "\x1F\x8B"},
-    {"zip", PSTI_FORMAT_UNKNOWN, 0, 4, "PK\x03\x04"},
+    {"gzip", PSTI_FORMAT_NIFTI, 0, 2, "\x1F\x8B", true},
+    {"zip", PSTI_FORMAT_NPZ, 0, 4, "PK\x03\x04", true},
+    {"zip", PSTI_FORMAT_NPZ, 0, 4, "PK\x05\x06", true},
     {"BMP", PSTI_FORMAT_UNKNOWN, 0, 2, "BM"},
 };
 enum { MAGICS = sizeof magics / sizeof *magics };
@@ -73,10 +78,13 @@ psti_format psti_format_sniff(const uint8_t *bytes, size_t size)
 
 const char *psti_format_name(psti_format format)
 {
-    for (size_t i = 0; i < MAGICS; i++)
-        if (format != PSTI_FORMAT_UNKNOWN && magics[i].format == format)
-            return magics[i].name;
-    return "unknown";
+    static const char *const names[PSTI_FORMATS] = {
+        [PSTI_FORMAT_UNKNOWN] = "unknown", [PSTI_FORMAT_JPEG] = "jpeg",
+        [PSTI_FORMAT_PNG] = "png",         [PSTI_FORMAT_WEBP] = "webp",
+        [PSTI_FORMAT_NPY] = "npy",         [PSTI_FORMAT_NIFTI] = "nifti",
+        [PSTI_FORMAT_NPZ] = "npz",         [PSTI_FORMAT_WAV] = "wav",
+        [PSTI_FORMAT_FLAC] = "flac"};
+    return format >= 0 && format < PSTI_FORMATS ? names[format] : "unknown";
 }
 
 static bool looks_like_text(const uint8_t *bytes, size_t size)
@@ -159,6 +167,8 @@ static int choose_codec(psti_decoder *dec, pst_error *err)
     dec->codec = find_codec(found->format, dec->opts.axes);
     if (dec->codec)
         return 0;
+    if (found->wraps)
+        return refuse_unknown(dec, found, err);
     const bool left_out = found->format == PSTI_FORMAT_PNG || found->format == PSTI_FORMAT_WEBP;
     if (left_out && dec->opts.axes == PSTI_AXES_PICTURE)
         return psti_fail(err, PST_EFORMAT, "decode", NULL,
@@ -414,7 +424,7 @@ int psti_decoder_run(psti_decoder *dec, const psti_decode_need *need, int64_t kn
     if (!dec->codec || dec->ran)
         return psti_fail(err, -EINVAL, "decode", NULL, "a picture must be begun once for each run");
     dec->ran = true;
-    const int rc = need->in_place ? 0 : dec->codec->run(dec, need, known_damage, dst, err);
+    const int rc = dec->codec->run(dec, need, known_damage, dst, err);
     if (rc < 0)
         return rc;
     if (known_damage >= 0)

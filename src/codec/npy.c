@@ -1,24 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0
- * NPY arrays: the header is parsed by hand, the data is left where it lies. Versions 1, 2 and 3;
- * little-endian, C order, no objects. Pure functions, any thread. The header is text made by
+ * NPY arrays: the header is parsed by hand, the data is left where it lies. Versions 1, 2 and 3, no
+ * objects. Array fields are handed on as they lie, hence little-endian and in C order only; volumes
+ * are read in every order (volume.c). Pure functions, any thread. The header is text made by
  * strangers: every step is bounded by it. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "codec/codec.h"
-#include "core/status.h"
+#include "codec/codec_priv.h"
 
-enum { MAGIC_BYTES = 8, HEADER_LIMIT = 10000, ALIGNMENT = 64 };
+enum { MAGIC_BYTES = 8, HEADER_LIMIT = PSTI_NPY_HEAD - 12, ALIGNMENT = 64 };
 
 static const struct {
     char letter;
     uint8_t bytes;
-    uint8_t dtype;
+    uint8_t dtype; /* 0: fields have no such type, volumes are converted from it */
+    psti_number number;
 } types[] = {
-    {'u', 1, PST_U8},  {'i', 1, PST_I8},  {'u', 2, PST_U16}, {'i', 2, PST_I16}, {'i', 4, PST_I32},
-    {'i', 8, PST_I64}, {'f', 2, PST_F16}, {'f', 4, PST_F32}, {'f', 8, PST_F64}, {'b', 1, PST_BOOL},
+    {'u', 1, PST_U8, PSTI_N_U8},   {'i', 1, PST_I8, PSTI_N_I8},   {'u', 2, PST_U16, PSTI_N_U16},
+    {'i', 2, PST_I16, PSTI_N_I16}, {'i', 4, PST_I32, PSTI_N_I32}, {'i', 8, PST_I64, PSTI_N_I64},
+    {'f', 2, PST_F16, PSTI_N_F16}, {'f', 4, PST_F32, PSTI_N_F32}, {'f', 8, PST_F64, PSTI_N_F64},
+    {'b', 1, PST_BOOL, PSTI_N_U8}, {'u', 4, 0, PSTI_N_U32},       {'u', 8, 0, PSTI_N_U64},
 };
 enum { TYPES = sizeof types / sizeof *types };
 
@@ -29,6 +32,13 @@ typedef struct parser {
     const uint8_t *start; /* of the file, for offsets */
     pst_error *err;
 } parser;
+
+/* An array as its header describes it. */
+typedef struct array {
+    psti_npy npy;
+    int dtype;  /* of fields; 0: they have none such */
+    bool large; /* said to be big-endian, whatever that means for a byte */
+} array;
 
 static int complain(const parser *p, int code, const char *text)
 {
@@ -77,7 +87,13 @@ static const char *take_string(parser *p, size_t *len)
     return text;
 }
 
-static int parse_type(parser *p, psti_field *out)
+static int refuse_type(const parser *p)
+{
+    return complain(p, PST_EFORMAT,
+                    "this element type is not read: use u1 i1 u2 i2 i4 i8 f2 f4 f8 or b1");
+}
+
+static int parse_type(parser *p, array *out)
 {
     size_t len;
     const char *text = take_string(p, &len);
@@ -87,16 +103,16 @@ static int parse_type(parser *p, psti_field *out)
     if (len >= 2 && text[1] == 'O')
         return complain(p, PST_EFORMAT,
                         "the array holds Python objects, which are never loaded: store numbers");
-    if (len >= 2 && text[0] == '>')
-        return complain(p, PST_EFORMAT, "the array is big-endian: store it little-endian");
-    if (len == 3 && (text[0] == '<' || text[0] == '|' || text[0] == '='))
+    out->large = len >= 2 && text[0] == '>';
+    if (len == 3 && memchr("<|=>", text[0], 4))
         for (size_t i = 0; i < TYPES; i++)
             if (text[1] == types[i].letter && text[2] == '0' + types[i].bytes) {
                 out->dtype = types[i].dtype;
+                out->npy.type = types[i].number;
+                out->npy.swapped = out->large && types[i].bytes > 1;
                 return 0;
             }
-    return complain(p, PST_EFORMAT,
-                    "this element type is not read: use u1 i1 u2 i2 i4 i8 f2 f4 f8 or b1");
+    return refuse_type(p);
 }
 
 static int parse_extent(parser *p, int64_t *out)
@@ -115,7 +131,7 @@ static int parse_extent(parser *p, int64_t *out)
     return 0;
 }
 
-static int parse_shape(parser *p, psti_field *out)
+static int parse_shape(parser *p, psti_npy *out)
 {
     if (!take(p, '('))
         return complain(p, PST_ECORRUPT, "shape is not a tuple");
@@ -139,7 +155,7 @@ static int parse_shape(parser *p, psti_field *out)
 
 enum { HAS_TYPE = 1, HAS_ORDER = 2, HAS_SHAPE = 4, HAS_ALL = 7 };
 
-static int parse_entry(parser *p, unsigned *seen, bool *fortran, psti_field *out)
+static int parse_entry(parser *p, unsigned *seen, array *out)
 {
     size_t len;
     const char *key = take_string(p, &len);
@@ -153,12 +169,12 @@ static int parse_entry(parser *p, unsigned *seen, bool *fortran, psti_field *out
         rc = parse_type(p, out);
     } else if (len == 13 && memcmp(key, "fortran_order", 13) == 0) {
         which = HAS_ORDER;
-        *fortran = take_word(p, "True");
-        if (!*fortran && !take_word(p, "False"))
+        out->npy.fortran = take_word(p, "True");
+        if (!out->npy.fortran && !take_word(p, "False"))
             rc = complain(p, PST_ECORRUPT, "fortran_order is neither True nor False");
     } else if (len == 5 && memcmp(key, "shape", 5) == 0 && !(*seen & HAS_SHAPE)) {
         which = HAS_SHAPE;
-        rc = parse_shape(p, out);
+        rc = parse_shape(p, &out->npy);
     }
     if (rc == 0 && (which == 0 || (*seen & which)))
         return complain(p, PST_ECORRUPT, "a key is unknown or stands there twice");
@@ -166,14 +182,13 @@ static int parse_entry(parser *p, unsigned *seen, bool *fortran, psti_field *out
     return rc;
 }
 
-static int parse_dictionary(parser *p, psti_field *out)
+static int parse_dictionary(parser *p, array *out)
 {
     unsigned seen = 0;
-    bool fortran = false;
     if (!take(p, '{'))
         return complain(p, PST_ECORRUPT, "it does not start with a brace");
     while (!take(p, '}')) {
-        const int rc = parse_entry(p, &seen, &fortran, out);
+        const int rc = parse_entry(p, &seen, out);
         if (rc < 0)
             return rc;
         if (!take(p, ',')) {
@@ -185,9 +200,6 @@ static int parse_dictionary(parser *p, psti_field *out)
     skip_space(p);
     if (p->at != p->end || seen != HAS_ALL)
         return complain(p, PST_ECORRUPT, "a key is missing, or something follows the dictionary");
-    if (fortran && out->rank > 1)
-        return complain(p, PST_EFORMAT,
-                        "the array is in Fortran order: store numpy.ascontiguousarray of it");
     return 0;
 }
 
@@ -226,25 +238,66 @@ static size_t find_header(const uint8_t *bytes, size_t size, parser *p)
     return start + length;
 }
 
-static int check_size(const psti_field *field, size_t have, size_t *bytes, pst_error *err)
+/* Bytes of header and data; the header ends where the data starts. */
+static int count_bytes(psti_npy *npy, pst_error *err)
 {
-    size_t want = psti_dtype_bytes(field->dtype);
+    size_t want = psti_number_bytes(npy->type);
     bool fits = true, empty = false;
-    for (int i = 0; i < field->rank; i++) {
-        empty |= field->shape[i] == 0;
-        fits = fits && psti_mul(want, (size_t)field->shape[i], &want);
+    for (int i = 0; i < npy->rank; i++) {
+        empty |= npy->shape[i] == 0;
+        fits = fits && psti_mul(want, (size_t)npy->shape[i], &want);
     }
     if (empty)
         want = 0;
-    else if (!fits || want > INT64_MAX)
+    else if (!fits || want > INT64_MAX - PSTI_NPY_HEAD)
         return psti_fail(err, PST_ELIMIT, "decode", NULL,
                          "NPY header: the extents multiply to more than 2^63 bytes");
-    if (want != have)
-        return psti_fail(
-            err, PST_ECORRUPT, "decode", NULL,
-            "NPY: the header claims %zu bytes of data, the file has %zu: it is cut off or damaged",
-            want, have);
-    *bytes = want;
+    npy->whole = npy->data + want;
+    return 0;
+}
+
+int psti_npy_check_size(const psti_npy *npy, size_t size, pst_error *err)
+{
+    if (npy->whole == size)
+        return 0;
+    return psti_fail(
+        err, PST_ECORRUPT, "decode", NULL,
+        "NPY: the header claims %zu bytes of data, the file has %zu: it is cut off or damaged",
+        npy->whole - npy->data, size - npy->data);
+}
+
+/* Everything but what fields cannot be. */
+static int describe(const uint8_t *bytes, size_t size, parser *p, array *out)
+{
+    *out = (array){0};
+    out->npy.data = find_header(bytes, size, p);
+    int rc = out->npy.data > 0 ? parse_dictionary(p, out) : p->err->code;
+    return rc < 0 ? rc : count_bytes(&out->npy, p->err);
+}
+
+int psti_npy_describe(const uint8_t *bytes, size_t size, psti_npy *out, pst_error *err)
+{
+    pst_error local;
+    psti_error_clear(&local);
+    parser p = {.start = bytes, .err = &local};
+    array found;
+    const int rc = describe(bytes, size, &p, &found);
+    if (rc < 0 && err)
+        *err = local;
+    *out = found.npy;
+    return rc;
+}
+
+/* Fields are handed on as they lie. */
+static int check_plain(const parser *p, const array *found)
+{
+    if (found->large)
+        return complain(p, PST_EFORMAT, "the array is big-endian: store it little-endian");
+    if (found->dtype == 0)
+        return refuse_type(p);
+    if (found->npy.fortran && found->npy.rank > 1)
+        return complain(p, PST_EFORMAT,
+                        "the array is in Fortran order: store numpy.ascontiguousarray of it");
     return 0;
 }
 
@@ -253,18 +306,24 @@ int psti_npy_parse(const uint8_t *bytes, size_t size, psti_field *out, pst_error
     pst_error local;
     psti_error_clear(&local);
     parser p = {.start = bytes, .err = &local};
-    psti_field field = {.kind = PST_ARRAY, .first_damaged_row = PSTI_ROWS_SOUND};
-    const size_t start = find_header(bytes, size, &p);
-    int rc = start > 0 ? parse_dictionary(&p, &field) : local.code;
+    array found;
+    int rc = describe(bytes, size, &p, &found);
     if (rc == 0)
-        rc = check_size(&field, size - start, &field.bytes, &local);
+        rc = check_plain(&p, &found);
+    if (rc == 0)
+        rc = psti_npy_check_size(&found.npy, size, &local);
     if (rc < 0) {
         if (err)
             *err = local;
         return rc;
     }
-    field.data = (uint8_t *)bytes + start;
-    *out = field;
+    *out = (psti_field){.kind = PST_ARRAY,
+                        .dtype = (uint8_t)found.dtype,
+                        .rank = (uint8_t)found.npy.rank,
+                        .data = (uint8_t *)bytes + found.npy.data,
+                        .bytes = found.npy.whole - found.npy.data,
+                        .first_damaged_row = PSTI_ROWS_SOUND};
+    memcpy(out->shape, found.npy.shape, sizeof out->shape);
     return 0;
 }
 
@@ -278,7 +337,7 @@ static bool type_text(int dtype, char out[4])
         return true;
     }
     for (size_t i = 0; i < TYPES; i++)
-        if (types[i].dtype == dtype) {
+        if (dtype != 0 && types[i].dtype == dtype) {
             out[0] = types[i].bytes == 1 ? '|' : '<';
             out[1] = types[i].letter;
             out[2] = (char)('0' + types[i].bytes);

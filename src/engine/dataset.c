@@ -331,8 +331,11 @@ int pst_probe_bytes(const void *bytes, size_t size, pst_probe *out, pst_error *e
     psti_decoder *dec = psti_decoder_new();
     if (!dec)
         return psti_fail(err, -ENOMEM, "decode", NULL, "out of memory");
-    const psti_decode_options opts = {
-        .kind = PST_IMAGE, .color = PSTI_COLOR_KEEP, .limits = psti_limits_default};
+    const bool volume = format == PSTI_FORMAT_NIFTI || format == PSTI_FORMAT_NPZ;
+    const psti_decode_options opts = {.kind = volume ? PST_VOLUME : PST_IMAGE,
+                                      .color = PSTI_COLOR_KEEP,
+                                      .limits = psti_limits_default,
+                                      .axes = volume ? PSTI_AXES_VOLUME : PSTI_AXES_PICTURE};
     psti_picture picture;
     const int rc = psti_decoder_begin(dec, bytes, size, &opts, &picture, err);
     if (rc == 0) {
@@ -340,7 +343,11 @@ int pst_probe_bytes(const void *bytes, size_t size, pst_probe *out, pst_error *e
         out->width = picture.cols;
         out->channels = picture.stored_channels;
         out->bits = picture.bits;
-        snprintf(out->detail, sizeof out->detail, "%s", picture.detail);
+        if (volume)
+            snprintf(out->detail, sizeof out->detail, "%.40s, %d planes", picture.detail,
+                     (int)picture.depth);
+        else
+            snprintf(out->detail, sizeof out->detail, "%s", picture.detail);
         psti_decoder_end(dec);
     }
     psti_decoder_free(dec);

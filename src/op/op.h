@@ -94,6 +94,28 @@ typedef struct psti_draw {
     int64_t front, planes;           /* PSTI_OP_CROPS on volumes: the window's planes */
 } psti_draw;
 
+/* What was found in a mask: boxes of planes, rows and columns; low is inside, high is not. */
+typedef struct psti_box {
+    int32_t label, low[3], high[3];
+} psti_box;
+enum { PSTI_NOTE_ROWS = 510 };
+typedef struct psti_note {
+    int32_t count;
+    psti_box row[PSTI_NOTE_ROWS];
+} psti_note;
+/* Of the rows that count. */
+static inline size_t psti_note_bytes(const psti_note *note)
+{
+    return offsetof(psti_note, row) + (size_t)note->count * sizeof *note->row;
+}
+
+/* What a decision may go by beside the size. note: NULL while nobody has looked. */
+typedef struct psti_scene {
+    const psti_note *note;
+} psti_scene;
+/* decide_in's answer where it must know the note: it is asked again when that is there. */
+enum { PSTI_DECIDE_NEEDS_NOTE = 1 };
+
 /* A worker's scratch memory and tables for ops. One thread at a time. */
 typedef struct psti_op_ctx {
     psti_buf rows, weights; /* resize: intermediate rows; bounds and weights */
@@ -131,6 +153,12 @@ typedef struct psti_op {
      * does not fit (too small for a crop, say). Any thread, no blocking, no allocation. */
     int (*decide)(const void *params, psti_rng *rng, const psti_geom *in, psti_draw *draw,
                   psti_geom *out, pst_error *err);
+    /* In place of decide where more than the size matters; NULL: decide. Draws the same whether it
+     * is asked once or twice. scene NULL: a guess will do. */
+    int (*decide_in)(const void *params, psti_rng *rng, const psti_scene *scene,
+                     const psti_geom *in, psti_draw *draw, psti_geom *out, pst_error *err);
+    /* What decide_in wants to know of a mask; a function of the field alone. Worker thread. */
+    int (*survey)(const void *params, const psti_field *mask, psti_note *out, pst_error *err);
     /* Worker memory beyond in and out that run will use, in bytes; NULL = none. */
     size_t (*scratch)(const void *params, const psti_draw *draw, const psti_geom *in,
                       const psti_geom *out);

@@ -148,6 +148,8 @@ static int run_on(psti_work *work, psti_kit *kit, int p, pst_error *err)
     switch (type->role) {
     case PSTI_ROLE_DECODE:
         return decode_picture(work, kit, p, err);
+    case PSTI_ROLE_SURVEY:
+        return psti_work_survey(work, p, err);
     case PSTI_ROLE_VIEWS:
         return begin_view(work, p);
     default:
@@ -179,11 +181,13 @@ int psti_work_step(psti_work *work, psti_kit *kit, pst_error *err)
     for (int p = 0; rc == 0 && p < plan->picture_count; p++)
         if (stage->pictures & (uint32_t)1 << p)
             rc = run_on(work, kit, p, err);
-    if (rc == 0 && psti_stage_open(stage))
+    if (rc == 0 && (psti_stage_open(stage) ||
+                    (stage->type.role == PSTI_ROLE_SURVEY && work->decided < plan->stage_count)))
         rc = psti_work_decide_late(work, err);
     const bool more = rc == 0 && ++work->part < parts_of(work);
     kit->stage_ns[work->cursor] += psti_now_ns() - start;
-    kit->stage_runs[work->cursor] += !more;
+    const bool idle = stage->type.role == PSTI_ROLE_SURVEY && !work->note_found;
+    kit->stage_runs[work->cursor] += !more && !idle;
     if (rc < 0 || more)
         return rc < 0 ? rc : 1;
     work->part = 0;

@@ -2,7 +2,8 @@
  * Every decision about a sample, made from the pictures' headers before anything is decoded: what
  * each op draws, what size comes out of it, which window of each picture is to be decoded and how
  * many of its rows count. Only what stands behind an op of open size or a call(any=true) waits for
- * its result. Worker threads; no allocation. */
+ * its result, and what goes by the contents of a mask for a look at them (survey.c). Worker
+ * threads; no allocation. */
 #include <stdio.h>
 #include <string.h>
 
@@ -42,8 +43,9 @@ static int check_size(const psti_work *work, int s, int picture, pst_error *err)
 }
 
 int psti_stage_decide(const psti_stage *stage, int view, const psti_rng_key *key, int64_t id,
-                      psti_step *step, pst_error *err)
+                      const psti_scene *scene, psti_step *step, pst_error *err)
 {
+    const psti_op *op = stage->type.op;
     psti_rng_key mine = *key;
     psti_rng rng;
     if (view)
@@ -51,11 +53,13 @@ int psti_stage_decide(const psti_stage *stage, int view, const psti_rng_key *key
     psti_rng_init(&rng, &mine, (uint32_t)stage->place);
     rng.id = id;
     const int rc =
-        stage->type.op->decide(stage->params, &rng, &step->in, &step->draw, &step->out, err);
+        op->decide_in
+            ? op->decide_in(stage->params, &rng, scene, &step->in, &step->draw, &step->out, err)
+            : op->decide(stage->params, &rng, &step->in, &step->draw, &step->out, err);
     if (rc == 0 && !step->draw.act)
         step->out = step->in;
     else if (rc == 0)
-        psti_geom_keep(stage->type.op, &step->in, &step->out);
+        psti_geom_keep(op, &step->in, &step->out);
     return rc;
 }
 
@@ -63,10 +67,13 @@ static int decide_one(psti_work *work, int s, int picture, const psti_rng_key *k
 {
     const psti_stage *stage = &work->plan->stages[s];
     psti_step *step = psti_work_at(work, s, picture);
-    const int rc =
-        psti_stage_decide(stage, work->plan->pictures[picture].view, key, work->id, step, err);
-    if (rc < 0)
-        return psti_work_fail(work, stage->type.name, picture, rc, err);
+    const psti_scene scene = psti_work_scene(work);
+    const int rc = psti_stage_decide(stage, work->plan->pictures[picture].view, key, work->id,
+                                     &scene, step, err);
+    if (rc)
+        return rc < 0 ? psti_work_fail(work, stage->type.name, picture, rc, err) : rc;
+    if (work->plan->inputs[work->plan->pictures[picture].input].kind == PST_MASK)
+        step->out.dtype = step->in.dtype; /* labels stay what they are, also on their own */
     if (stage->lowered && (step->out.rows > step->in.rows || step->out.cols > step->in.cols)) {
         psti_fail(err, PST_EFIELD, stage->type.name, NULL,
                   "the picture is smaller than what comes out, and what fills the rest differs "
@@ -133,6 +140,7 @@ static int next_acting(const psti_work *work, int from, int picture)
 {
     for (int s = from + 1; s < work->decided; s++)
         if ((work->plan->stages[s].pictures & (uint32_t)1 << picture) &&
+            work->plan->stages[s].type.role != PSTI_ROLE_SURVEY && /* looks, but changes nothing */
             psti_work_at(work, s, picture)->draw.act)
             return s;
     return -1;
@@ -241,6 +249,11 @@ int psti_work_decide_on(psti_work *work, pst_error *err)
     while (rc == 0 && !open && work->decided < plan->stage_count) {
         open = psti_stage_open(&plan->stages[work->decided]);
         rc = decide_next(work, err);
+    }
+    if (rc == PSTI_DECIDE_NEEDS_NOTE) { /* the stage before it will find it */
+        work->note_wanted = true;
+        work->decided--;
+        rc = 0;
     }
     return rc;
 }

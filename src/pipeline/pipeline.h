@@ -72,6 +72,10 @@ int psti_plan_decoded_stages(const psti_plan *plan);
 /* Pictures that the plan decodes. 0 too where one is decoded after a random op or after views: then
  * there is no decoded form of the sample as a whole. */
 int psti_plan_decoded_pictures(const psti_plan *plan);
+/* The same, and what was found in them where the plan looks for something: one more part of the
+ * form, which may be missing from it. */
+int psti_plan_decoded_parts(const psti_plan *plan);
+bool psti_plan_surveys(const psti_plan *plan);
 /* Names the decoded form: the pipeline's fingerprint of it, and the pictures that it consists of.
  */
 psti_id128 psti_plan_decoded_form(const psti_plan *plan, const psti_pipeline *pipeline);
@@ -171,6 +175,10 @@ typedef struct psti_input {
 
 /* The id that ops and the caller's functions see from now on. Before start. */
 void psti_work_set_id(psti_work *work, int64_t id);
+/* What was found in the sample before, for the next start alone; it is copied. NULL: not known. */
+void psti_work_set_note(psti_work *work, const psti_note *note);
+/* What this work has found in the sample; NULL: it knew, or did not look. */
+const psti_note *psti_work_note(const psti_work *work);
 /* Takes a sample on: reads headers, makes every decision up to where sizes are known, sets the
  * cursor to the first stage. View k of a picture (from 1) draws with k as the key's view. inputs:
  * one per plan input, in order; bytes == NULL where the sample lacks an optional field (then an
@@ -207,8 +215,9 @@ int psti_work_cursor(const psti_work *work);
 /* Making the decoded form of a sample, between start and the first step: from now on pictures are
  * decoded whole (true), or as little of them as the draw needs (false). Verdicts stay the same. */
 int psti_work_whole(psti_work *work, psti_kit *kit, bool whole, pst_error *err);
-/* Picture p in decoded form: its size, from start on; its pixels, once the cursor is behind the
- * decoded stages. */
+/* Part p of the decoded form: a picture's size, from start on; its pixels, once the cursor is
+ * behind the decoded stages. Behind the pictures, where the plan looks for something: a psti_note.
+ */
 psti_decoded psti_work_decoded(const psti_work *work, int p);
 /* Whether the decoded stages are done, and whether all rows of every picture were sound. */
 bool psti_work_at_decoded(const psti_work *work);

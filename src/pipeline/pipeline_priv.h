@@ -117,7 +117,8 @@ typedef enum psti_role {
     PSTI_ROLE_DECODE,
     PSTI_ROLE_BYTES,
     PSTI_ROLE_OP,
-    PSTI_ROLE_VIEWS, /* several outputs of one picture, each through a chain of its own */
+    PSTI_ROLE_SURVEY, /* looks for what a later decision goes by, see survey.c; in plans only */
+    PSTI_ROLE_VIEWS,  /* several outputs of one picture, each through a chain of its own */
     PSTI_ROLE_NORMALIZE,
     PSTI_ROLE_TO,
     PSTI_ROLE_MIX,   /* on a batch, after "||" */
@@ -298,6 +299,7 @@ struct psti_plan {
     psti_stage stages[PST_STAGES_MAX];
     int stage_count;    /* without finish */
     int decoded_stages; /* leading ones without randomness */
+    int survey;         /* the stage that looks at a mask, the last of them; -1: there is none */
     int counted_output; /* the output whose finish counts as a run of that stage */
     bool force_full;
     psti_plan_mix mixes[PSTI_MIXES_MAX];
@@ -330,6 +332,10 @@ void psti_stage_name(const psti_pipeline *pipeline, const psti_bound *op, psti_s
 /* The names of outputs are different (views.c). */
 int psti_plan_check_names(const psti_plan *plan, pst_error *err);
 
+/* Adds the stage that finds what the op's decisions go by, if the next one is the op's (survey.c).
+ */
+int psti_plan_add_survey(psti_plan *plan, const psti_bound *op, uint32_t pictures, pst_error *err);
+
 /* Takes the pipeline's batch op over and checks it against what is delivered; outputs are known
  * (batch.c). */
 int psti_plan_batch(psti_plan *plan, const psti_pipeline *pipeline, pst_error *err);
@@ -349,8 +355,8 @@ typedef struct psti_shot {
     int64_t used_rows;  /* damage at or after this row does no harm */
     psti_decode_need need;
     int64_t damage; /* psti_work_damage */
-    psti_field now; /* lies in buf[at] once decoded, or elsewhere if borrowed: in the cache, or in
-                       the picture that this is a view of */
+    psti_field now; /* lies in buf[at] once decoded, or elsewhere if borrowed: in the cache, in the
+                       encoded bytes, or in the picture that this is a view of */
     psti_buf buf[2];
     int at;
     bool borrowed; /* now is somebody else's memory and must not be written to */
@@ -366,6 +372,10 @@ struct psti_work {
     int64_t id;  /* that ops and the caller's functions see */
     psti_rng_key key;
     bool whole; /* pictures are decoded whole, whatever the draw */
+    /* See survey.c. given: for the sample that starts next; known: it may be read; found: by this
+     * work; wanted: a decision waits for it. The memory is kept. */
+    psti_note *note;
+    bool note_given, note_known, note_found, note_wanted;
     psti_input *inputs;
     int inputs_cap;
     psti_field *fields; /* of what passes through */
@@ -396,16 +406,22 @@ int psti_shape_of(int layout, const psti_geom *geom, int64_t shape[PST_MAX_RANK]
  */
 int psti_work_decide(psti_work *work, const psti_rng_key *key, pst_error *err);
 /* An op's choices for a picture of size step->in of the sample `id`, from the op's own place of the
- * random key; a view's (from 1) also from its number. The step comes with out = in and act set
- * (decide.c). */
+ * random key; a view's (from 1) also from its number. scene NULL: a guess will do. The step comes
+ * with out = in and act set (decide.c). */
 int psti_stage_decide(const psti_stage *stage, int view, const psti_rng_key *key, int64_t id,
-                      psti_step *step, pst_error *err);
+                      const psti_scene *scene, psti_step *step, pst_error *err);
 /* The decisions that had to wait for the result of the stage before them (decide.c). */
 int psti_work_decide_on(psti_work *work, pst_error *err);
 /* The same, and what start checks once all is decided (work.c). */
 int psti_work_decide_late(psti_work *work, pst_error *err);
 /* Which part of each picture to decode; part of psti_work_decide. */
 void psti_work_aim(psti_work *work);
+/* What decisions may go by; whether the sample must be looked at; the stage at the cursor, which
+ * does so, on picture p; what was found as a part of the decoded form (survey.c). */
+psti_scene psti_work_scene(const psti_work *work);
+bool psti_work_wants_survey(const psti_work *work);
+int psti_work_survey(psti_work *work, int p, pst_error *err);
+psti_decoded psti_work_decoded_note(const psti_work *work);
 /* The stage at the cursor, a call, on picture p (call.c). */
 int psti_work_call(psti_work *work, int p, pst_error *err);
 /* Refuses a call that gives an image another size while there are masks, which it leaves as they

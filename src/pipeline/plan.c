@@ -308,9 +308,9 @@ static int plan_decode(planner *p, const psti_bound *op, int picture)
                                                               .orient = params->orient,
                                                               .limits = psti_limits_default,
                                                               .axes = track->geom.axes};
-    if (track->geom.axes == PSTI_AXES_VOLUME)
-        return 0; /* channels are the file's */
-    if (track->geom.axes == PSTI_AXES_WAVE) {
+    if (track->geom.axes == PSTI_AXES_VOLUME) {
+        track->geom.channels = params->color == PSTI_COLOR_KEEP ? -1 : 1;
+    } else if (track->geom.axes == PSTI_AXES_WAVE) {
         track->geom.cols = 1;
         track->geom.channels = params->color == PSTI_COLOR_KEEP ? -1 : 1;
     } else if (input->kind == PST_MASK || params->color == PSTI_COLOR_GRAY)
@@ -363,6 +363,8 @@ static int plan_middle(planner *p, const psti_bound *op, int picture)
     const psti_geom in = track->geom;
     op->type.op->infer(op->params, &in, &track->geom);
     psti_geom_keep(op->type.op, &in, &track->geom);
+    if (input_of(p, picture)->kind == PST_MASK)
+        track->geom.dtype = in.dtype;
     return 0;
 }
 
@@ -414,6 +416,8 @@ static int plan_op(planner *p, const psti_bound *op)
         rc = psti_plan_fork(p->plan, p->pipeline, op, pictures, p->tracks, p->err);
         pictures = follow_views(p, op, pictures);
     }
+    if (rc == 0 && pictures && op->type.role == PSTI_ROLE_OP && op->type.op->survey)
+        rc = psti_plan_add_survey(p->plan, op, pictures, p->err);
     if (rc == 0 && pictures && !psti_op_type_finishes(&op->type))
         rc = add_stage(p, op, pictures);
     return rc;
@@ -468,6 +472,7 @@ static int reserve(planner *p, const psti_plan_input *inputs, int count)
     if (!plan || !plan->inputs || !plan->outputs)
         return psti_fail(p->err, -ENOMEM, "pipeline", NULL, "out of memory for the plan");
     plan->count = count;
+    plan->survey = -1;
     if (count)
         memcpy(plan->inputs, inputs, (size_t)count * sizeof *inputs);
     for (int i = 0; i < count; i++)
@@ -546,7 +551,8 @@ psti_id128 psti_plan_decoded_form(const psti_plan *plan, const psti_pipeline *pi
     psti_hash_init(&hash);
     psti_hash_u64(&hash, print.lo);
     psti_hash_u64(&hash, print.hi);
-    psti_hash_u64(&hash, (uint64_t)plan->decoded_stages);
+    /* A form is the same with what was found in it and without. */
+    psti_hash_u64(&hash, (uint64_t)(plan->decoded_stages - (plan->survey >= 0)));
     for (int p = 0; p < plan->source_count; p++) {
         const psti_plan_input *input = &plan->inputs[plan->pictures[p].input];
         psti_hash_text(&hash, input->name, strlen(input->name));

@@ -29,6 +29,7 @@ void psti_work_free(psti_work *work)
     psti_free(work->steps);
     psti_free(work->inputs);
     psti_free(work->fields);
+    psti_free(work->note);
     psti_free(work);
 }
 
@@ -136,10 +137,24 @@ static int take_inputs(psti_work *work, const psti_input *inputs, bool decoded, 
     return rc;
 }
 
+/* Volumes have one channel, so that batches of them have a shape; more where the text says so. */
+static int check_channels(const psti_work *work, int p, pst_error *err)
+{
+    const psti_picture *facts = &work->shots[p].facts;
+    const bool keep = work->plan->pictures[p].decode.color == PSTI_COLOR_KEEP;
+    if (facts->axes != PSTI_AXES_VOLUME || facts->channels == 1 || keep)
+        return 0;
+    return psti_fail(err, PST_EFIELD, "decode", NULL,
+                     "the volume has %d channels: decode(keep) delivers all of them",
+                     facts->channels);
+}
+
 static int read_headers(psti_work *work, psti_kit *kit, pst_error *err)
 {
     for (int p = 0; p < work->plan->source_count; p++) {
-        const int rc = psti_work_open(work, kit, p, err);
+        int rc = psti_work_open(work, kit, p, err);
+        if (rc == 0)
+            rc = check_channels(work, p, err);
         if (rc < 0)
             return psti_work_fail(work, "decode", p, rc, err);
     }
@@ -209,7 +224,8 @@ static void take_decoded(psti_work *work, const psti_decoded *pictures)
         shot->now = pictures[p].field;
         shot->borrowed = true;
     }
-    work->cursor = work->plan->decoded_stages;
+    /* What nobody has found in it yet may have to be looked for. */
+    work->cursor = work->plan->decoded_stages - (work->plan->survey >= 0 && !work->note_known);
 }
 
 static void take_views(psti_work *work)
@@ -244,6 +260,8 @@ static void begin(psti_work *work)
     work->cursor = work->part = 0;
     work->whole = work->grew = false;
     work->kit_id = 0;
+    work->note_known = work->note_given;
+    work->note_given = work->note_found = work->note_wanted = false;
 }
 
 int psti_work_take(psti_work *work, const psti_plan *plan, const psti_input *inputs, pst_error *err)
@@ -299,6 +317,8 @@ int psti_work_whole(psti_work *work, psti_kit *kit, bool whole, pst_error *err)
 
 psti_decoded psti_work_decoded(const psti_work *work, int p)
 {
+    if (p == work->plan->source_count)
+        return psti_work_decoded_note(work);
     const psti_shot *shot = &work->shots[p];
     psti_decoded out = {.header = psti_picture_geom(&shot->facts), .field = shot->now};
     if (work->cursor < work->plan->decoded_stages) {
@@ -357,7 +377,7 @@ static size_t follow_picture(const psti_work *work, int p, size_t *extra)
         if (!(stage->pictures & (uint32_t)1 << p) || work->plan->pictures[p].overlay == s ||
             (!decodes && (s >= work->decided || !step->draw.act)))
             continue;
-        if (stage->type.role == PSTI_ROLE_VIEWS ||
+        if (stage->type.role == PSTI_ROLE_VIEWS || stage->type.role == PSTI_ROLE_SURVEY ||
             (stage->type.op && stage->type.op->flags & PSTI_OP_VIEWS))
             continue;
         if (decodes) {
@@ -398,7 +418,8 @@ size_t psti_work_bytes(const psti_work *work, const psti_kit *kit)
     size_t bytes = sizeof *work + (size_t)work->inputs_cap * sizeof *work->inputs +
                    (size_t)work->fields_cap * sizeof *work->fields +
                    (size_t)work->shots_cap * sizeof *work->shots +
-                   (size_t)work->steps_cap * sizeof *work->steps;
+                   (size_t)work->steps_cap * sizeof *work->steps +
+                   (work->note ? sizeof *work->note : 0);
     for (int i = 0; i < work->shots_cap; i++)
         bytes += work->shots[i].buf[0].cap + work->shots[i].buf[1].cap;
     return bytes + (kit ? psti_op_ctx_bytes(&kit->ops) : 0);

@@ -249,6 +249,7 @@ void psti_feed_close(psti_feed *feed)
     foresight_close(feed);
     psti_free(feed->born);
     psti_free(feed->damage.at);
+    findings_fini(&feed->findings);
     psti_free(feed);
 }
 

@@ -205,11 +205,11 @@ static bool fits(worker *w)
  * no room for either; then the work may have been turned. */
 static psti_cache_entry *reserve(worker *w, const task *t)
 {
-    psti_decoded pictures[PSTI_FORM_PICTURES];
+    psti_decoded pictures[PSTI_FORM_PARTS];
     psti_cache *cache = w->pool->cache;
     psti_cache_owner *owner = t->feed->decoded;
     const psti_cache_content content = {.pictures = pictures,
-                                        .count = psti_plan_decoded_pictures(t->feed->spec.plan)};
+                                        .count = psti_plan_decoded_parts(t->feed->spec.plan)};
     for (int p = 0; p < content.count; p++)
         pictures[p] = psti_work_decoded(w->work, p);
     if (atomic_load_explicit(&t->feed->keeps_encoded, memory_order_relaxed) ||
@@ -232,7 +232,7 @@ static int make(worker *w, task *t, psti_cache_entry *entry, pst_error *err)
     }
     size_t bytes = 0;
     psti_decoded *mine = psti_cache_fill(entry);
-    const int count = psti_plan_decoded_pictures(t->feed->spec.plan);
+    const int count = psti_plan_decoded_parts(t->feed->spec.plan);
     for (int p = 0; p < count; p++) {
         const psti_decoded made = psti_work_decoded(w->work, p);
         psti_field_copy(&made.field, &mine[p].field);

@@ -210,6 +210,12 @@ static bool worth_retrying(int status)
            status == -EINTR;
 }
 
+static void forget_locked(psti_feed *feed, int64_t id)
+{
+    damage_forget(&feed->damage, id);
+    findings_forget(&feed->findings, id);
+}
+
 /* Tries a read again: a changed file is listed anew, a failed read repeated as the policy says.
  * True if it was sent again. */
 bool read_again(task *t, int status, pst_error *err)
@@ -246,7 +252,7 @@ bool read_again(task *t, int status, pst_error *err)
             return false;
     pthread_mutex_lock(&feed->pool->lock);
     if (changed) /* what was remembered of the old bytes says nothing of the new ones */
-        damage_forget(&feed->damage, t->id);
+        forget_locked(feed, t->id);
     form_find(t);
     const int64_t total = find_members(t);
     const int rc = total < 0 ? (int)total : reserve_bytes_locked(t, (uint64_t)total, true);

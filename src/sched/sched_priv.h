@@ -241,6 +241,16 @@ typedef struct damage_map {
     size_t cap, count;
 } damage_map;
 
+/* What was found in samples, by id (findings.c). */
+typedef struct finding_map {
+    struct finding {
+        int64_t id;
+        bool used;
+        psti_note *note; /* NULL: forgotten */
+    } * at;
+    size_t cap, count;
+} finding_map;
+
 /* ---- lanes of a feed (lane.c)
  * ---------------------------------------------------------------------------------- */
 
@@ -348,6 +358,7 @@ struct psti_feed {
     foresight foresight;
     record *free_records;
     damage_map damage;
+    finding_map findings;
     uint64_t unseen_bytes; /* of the largest sample that had to be looked at first */
     task *runnable;        /* by order */
 
@@ -644,8 +655,14 @@ int64_t damage_get(const damage_map *map, int64_t id, int field);
 void damage_put(damage_map *map, int64_t id, int field, int64_t row);
 void damage_forget(damage_map *map, int64_t id);
 
+/* findings.c. What get answers is good until the lock is let go. */
+const psti_note *findings_get(const finding_map *map, int64_t id);
+void findings_put(finding_map *map, int64_t id, const psti_note *note);
+void findings_forget(finding_map *map, int64_t id);
+void findings_fini(finding_map *map);
+
 /* form.c */
-enum { PSTI_FORM_PICTURES = 16 };
+enum { PSTI_FORM_PARTS = 17 };
 int pool_cache_open(psti_pool *pool, uint64_t bytes, const double forms[3]);
 uint64_t pool_cache_held_locked(const psti_pool *pool); /* kept from everything else */
 /* What is left for samples on their way: encoded, staged, extra. */

@@ -314,6 +314,33 @@ static void remember_damage(task *t, const worker *w)
     }
 }
 
+static void remember_note(task *t, const worker *w)
+{
+    const psti_note *note = psti_work_note(w->work);
+    if (!note)
+        return;
+    pthread_mutex_lock(&t->feed->pool->lock);
+    findings_put(&t->feed->findings, t->id, note);
+    pthread_mutex_unlock(&t->feed->pool->lock);
+}
+
+/* From the decoded form, which has it unless it was made for a plan that looks for nothing; or from
+ * a former run of this feed. */
+static void recall_note(worker *w, const task *t, const psti_decoded *parts, int count)
+{
+    psti_feed *feed = t->feed;
+    const int pictures = psti_plan_decoded_pictures(feed->spec.plan);
+    if (!psti_plan_surveys(feed->spec.plan))
+        return;
+    if (parts && count > pictures) {
+        psti_work_set_note(w->work, (const psti_note *)parts[pictures].field.data);
+        return;
+    }
+    pthread_mutex_lock(&feed->pool->lock);
+    psti_work_set_note(w->work, findings_get(&feed->findings, t->id));
+    pthread_mutex_unlock(&feed->pool->lock);
+}
+
 int task_start_work(worker *w, const task *t, pst_error *err)
 {
     const psti_feed *feed = t->feed;
@@ -325,8 +352,9 @@ int task_start_work(worker *w, const task *t, pst_error *err)
     if (t->pick.kind == PSTI_SHARE_PREPARE)
         key = group_key(t);
     psti_work_set_id(w->work, t->id);
-    int count;
+    int count = 0;
     const psti_decoded *pictures = t->cached ? psti_cache_pictures(t->cached, &count) : NULL;
+    recall_note(w, t, pictures, count);
     return psti_work_start_decoded(w->work, &w->kit, feed->spec.plan, &key, t->inputs, pictures,
                                    err);
 }
@@ -505,6 +533,7 @@ bool task_run(worker *w, task *t)
     if (rc == 0 && wanted) {
         t->took_ns = t->worked_ns + psti_now_ns() - t->slice_ns;
         remember_damage(t, w);
+        remember_note(t, w);
         if (!lane_admits(w, t))
             return false;
         place_sample(w, t);

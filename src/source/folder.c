@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * From a listed tree to a dataset: decides what the folders mean (classes, splits, images beside
- * masks, or nothing) and writes keys, members and labels in ascending key order. Runs in the thread
- * that opens the dataset. */
+ * masks, cases, or nothing) and writes keys, members and labels in ascending key order. Runs in the
+ * thread that opens the dataset. */
 #include "source/folder.h"
 
 #include <errno.h>
@@ -29,11 +29,11 @@ static bool is_class_dir(const psti_dir *dir, const psti_entry *entry)
     return entry->type == PSTI_ENTRY_DIR && strcmp(psti_entry_name(dir, entry), "splits") != 0;
 }
 
-static uint64_t count_samples(const psti_dir *dir)
+uint64_t psti_folder_samples(const psti_dir *dir)
 {
     uint64_t n = 0;
     for (uint32_t i = 0; i < dir->count; i++)
-        n += dir->entries[i].type == PSTI_ENTRY_DIR ? count_samples(dir->entries[i].child)
+        n += dir->entries[i].type == PSTI_ENTRY_DIR ? psti_folder_samples(dir->entries[i].child)
                                                     : is_sample(&dir->entries[i]);
     return n;
 }
@@ -73,7 +73,7 @@ static bool is_split_root(const psti_dir *top)
         const psti_entry *entry = &top->entries[i];
         if (is_sample(entry))
             return false;
-        if (!is_class_dir(top, entry) || !count_samples(entry->child))
+        if (!is_class_dir(top, entry) || !psti_folder_samples(entry->child))
             continue;
         if (!is_split_name(psti_entry_name(top, entry)))
             return false;
@@ -91,15 +91,26 @@ const psti_dir *psti_folder_child(const psti_dir *dir, const char *name)
     return NULL;
 }
 
-static bool is_pair_root(const psti_dir *top)
+const psti_pair_names *psti_folder_pair_root(const psti_dir *top)
 {
+    static const psti_pair_names all[] = {
+        {"images", "masks"}, {"images", "labels"}, {"imagesTr", "labelsTr"}};
     size_t dirs = 0;
     for (uint32_t i = 0; i < top->count; i++) {
         if (is_sample(&top->entries[i]))
-            return false;
-        dirs += is_class_dir(top, &top->entries[i]);
+            return NULL;
+        /* Images without masks, which are nobody's samples, may lie beside. */
+        dirs += is_class_dir(top, &top->entries[i]) &&
+                strcmp(psti_entry_name(top, &top->entries[i]), "imagesTs") != 0;
     }
-    return dirs == 2 && psti_folder_child(top, "images") && psti_folder_child(top, "masks");
+    for (size_t i = 0; dirs == 2 && i < sizeof all / sizeof *all; i++) {
+        const psti_dir *images = psti_folder_child(top, all[i].images);
+        const psti_dir *masks = psti_folder_child(top, all[i].masks);
+        /* Labels are often texts, and then no masks. */
+        if (images && masks && (i == 0 || psti_folder_samples(masks)))
+            return &all[i];
+    }
+    return NULL;
 }
 
 static int by_name(const void *left, const void *right)
@@ -367,10 +378,11 @@ static int nothing_usable(const psti_building *b, pst_error *err)
                          "nothing but tar shards",
                          (unsigned long long)tars);
     if (ignored)
-        return psti_fail(err, PST_EDATASET, "list", b->o->path,
-                         "no samples: none of its %llu files ends in jpg, jpeg, png, webp or npy; "
-                         "check the path",
-                         (unsigned long long)ignored);
+        return psti_fail(
+            err, PST_EDATASET, "list", b->o->path,
+            "no samples: none of its %llu files ends in jpg, jpeg, png, webp, npy, npz, "
+            "nii or nii.gz; check the path",
+            (unsigned long long)ignored);
     return psti_fail(err, PST_EDATASET, "list", b->o->path, "the folder is empty; check the path");
 }
 
@@ -386,9 +398,12 @@ static void warn_outside(const psti_building *b)
 
 static int build(psti_building *b, pst_error *err)
 {
-    int rc;
-    if (is_pair_root(b->tree->top))
-        return psti_folder_build_pairs(b, err);
+    const psti_pair_names *names = psti_folder_pair_root(b->tree->top);
+    if (names)
+        return psti_folder_build_pairs(b, names, err);
+    int rc = psti_folder_build_cases(b, err);
+    if (rc)
+        return rc < 0 ? rc : 0;
     if (gather_all(b))
         return psti_folder_no_memory(b, err);
     if (!b->count)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A folder dataset while it is made of its listed tree. Private to folder.c and pairs.c; one
- * thread. */
+ * A folder dataset while it is made of its listed tree. Private to folder.c, pairs.c and cases.c;
+ * one thread. */
 #ifndef PSTI_SOURCE_FOLDER_H
 #define PSTI_SOURCE_FOLDER_H
 
@@ -40,9 +40,22 @@ int psti_folder_no_memory(const psti_building *b, pst_error *err);
 int psti_folder_bad_name(const psti_building *b, const char *path, const char *fault,
                          pst_error *err);
 const psti_dir *psti_folder_child(const psti_dir *dir, const char *name);
+/* Sample files in the folder and all below it. */
+uint64_t psti_folder_samples(const psti_dir *dir);
 
-/* The folders images/ and masks/: one sample for each stem. Leaves the dataset empty when either
- * is. */
-int psti_folder_build_pairs(psti_building *b, pst_error *err);
+/* Two folders of which one holds images and the other masks. */
+typedef struct psti_pair_names {
+    const char *images, *masks;
+} psti_pair_names;
+/* Which the root's are; NULL when it is no such root. */
+const psti_pair_names *psti_folder_pair_root(const psti_dir *top);
+/* One sample for each stem. Leaves the dataset empty when either folder is. */
+int psti_folder_build_pairs(psti_building *b, const psti_pair_names *names, pst_error *err);
+
+/* 1: the folder holds volumes and their masks, and the dataset has them; 0: it does not. */
+int psti_folder_build_cases(psti_building *b, pst_error *err);
+/* Adds the fields image, member 0, and mask, member mask_slot, both volumes. */
+void psti_folder_volume_fields(psti_building *b, const uint64_t image_formats[PSTI_FORMATS],
+                               const uint64_t mask_formats[PSTI_FORMATS], int mask_slot);
 
 #endif

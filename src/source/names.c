@@ -235,11 +235,11 @@ static const struct {
     psti_format format;
     bool read;
 } extensions[] = {
-    {"jpg", PSTI_FORMAT_JPEG, true},      {"jpeg", PSTI_FORMAT_JPEG, true},
-    {"png", PSTI_FORMAT_PNG, true},       {"webp", PSTI_FORMAT_WEBP, true},
-    {"npy", PSTI_FORMAT_NPY, true},       {"nii", PSTI_FORMAT_NIFTI, false},
-    {"nii.gz", PSTI_FORMAT_NIFTI, false}, {"npz", PSTI_FORMAT_NPZ, false},
-    {"wav", PSTI_FORMAT_WAV, false},      {"flac", PSTI_FORMAT_FLAC, false},
+    {"jpg", PSTI_FORMAT_JPEG, true},     {"jpeg", PSTI_FORMAT_JPEG, true},
+    {"png", PSTI_FORMAT_PNG, true},      {"webp", PSTI_FORMAT_WEBP, true},
+    {"npy", PSTI_FORMAT_NPY, true},      {"nii", PSTI_FORMAT_NIFTI, true},
+    {"nii.gz", PSTI_FORMAT_NIFTI, true}, {"npz", PSTI_FORMAT_NPZ, true},
+    {"wav", PSTI_FORMAT_WAV, false},     {"flac", PSTI_FORMAT_FLAC, false},
 };
 enum { EXTENSIONS = sizeof extensions / sizeof *extensions };
 

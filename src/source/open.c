@@ -173,7 +173,7 @@ static int build_file(psti_opening *o, const char *name, psti_dataset **out, pst
         return psti_fail(err, PST_EDATASET, "list", o->path,
                          "this kind of file is not read here; give a folder, a .tar, a .tsv or "
                          ".jsonl manifest, or one "
-                         "jpg, jpeg, png, webp or npy file");
+                         "jpg, jpeg, png, webp, npy, npz, nii or nii.gz file");
     if (!rc)
         psti_index_save_data(o, *out);
     return rc;

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """penstock synth: photo-like files, a function of the seed alone; refusals."""
+import gzip
 import hashlib
 import os
 import signal
@@ -105,3 +106,40 @@ def test_interrupt_ends_soon_with_whole_files(binary, tmp_path):
     for f in (tmp_path / "p").rglob("*.jpg"):
         with Image.open(f) as image:
             image.load()
+
+
+def test_volumes_are_scans_with_masks(penstock, tmp_path):
+    for form, files in (("nifti", 16), ("npy", 16)):
+        out = penstock("synth", "volumes", tmp_path / form, "--count", 8, "--scale", 0.002, "--form", form).out
+        assert out.startswith("8 scans in")
+        assert len([p for p in (tmp_path / form).rglob("*") if p.is_file()]) == files
+        out = penstock("inspect", tmp_path / form, "--deep").out
+        assert "8 samples" in out and "0 of 8 samples" in out, out
+    recipe = "decode | spacing((1.6, 1.2, 1.2)) | pad_min(16) | balanced_crop(16) | random_flip"
+    assert "8 samples" in penstock("feed", tmp_path / "nifti", "--pipeline", recipe, "--batch", 4).out
+
+
+def test_volumes_have_the_sizes_that_were_asked_for(penstock, tmp_path):
+    numpy = pytest.importorskip("numpy")
+    penstock("synth", "volumes", tmp_path / "v", "--count", 40, "--scale", 0.004)
+    voxels = []
+    for case in (tmp_path / "v").iterdir():
+        head = gzip.open(case / "imaging.nii.gz").read(352)
+        size, unit = numpy.frombuffer(head, "<i2", 3, 42), numpy.frombuffer(head, "<f4", 3, 80)
+        prepared = (unit.astype(float) / (1.6, 1.2, 1.2) * size).astype(int)
+        assert gzip.open(case / "segmentation.nii.gz").read(80)[:48] == head[:48] and (prepared > 8).all()
+        voxels.append(prepared.prod() / 0.004 / 1e6)
+        assert 0.5 <= unit[0] <= 5 and 0.44 <= unit[1] <= 1.041
+    assert 5 < min(voxels) and max(voxels) < 80 and 17 < numpy.median(voxels) < 31
+
+
+def test_volumes_are_a_function_of_the_seed(penstock, tmp_path):
+    def digests(folder):
+        return {str(p.relative_to(folder)): hashlib.sha256(p.read_bytes()).hexdigest() for p in folder.rglob("*.npy")}
+
+    made = {}
+    for name, options in (("a", ("--jobs", 1)), ("b", ("--jobs", 3)), ("c", ("--seed", 1))):
+        options += ("--count", 3, "--scale", 0.001, "--form", "npy")
+        penstock("synth", "volumes", tmp_path / name, *options)
+        made[name] = digests(tmp_path / name)
+    assert len(made["a"]) == 6 and made["a"] == made["b"] and not set(made["a"].values()) & set(made["c"].values())

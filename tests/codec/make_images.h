@@ -267,7 +267,7 @@ static inline made make_png(const png_spec *spec, int width, int height, uint64_
 typedef struct decoded {
     int rc;
     psti_picture pic;
-    psti_field field; /* data is malloc'ed */
+    psti_field field; /* data is malloc'ed, or in the bytes that were decoded (need.in_place) */
     int warnings;
     pst_error err;
 } decoded;
@@ -283,7 +283,7 @@ static inline decoded decode_with(psti_decoder *dec, const uint8_t *bytes, size_
                                   int64_t known)
 {
     decoded d = {0};
-    psti_decode_need need;
+    psti_decode_need need = {0};
     uint8_t *dst = NULL;
     d.rc = psti_decoder_begin(dec, bytes, size, opts, &d.pic, &d.err);
     if (d.rc == 0)
@@ -294,7 +294,7 @@ static inline decoded decode_with(psti_decoder *dec, const uint8_t *bytes, size_
     }
     d.warnings = psti_decoder_warnings(dec);
     psti_decoder_end(dec);
-    if (d.rc < 0)
+    if (d.rc < 0 || need.in_place)
         free(dst);
     return d;
 }

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <malloc.h>
 
+#include "codec/make_volumes.h"
 #include "codec/make_webp.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -242,6 +243,77 @@ static void a_failed_allocation_in_a_library_is_an_error(void)
 #endif
 }
 
+#ifdef PSTI_HAVE_GZIP
+static made packed_nifti(int64_t side)
+{
+    const nifti_spec s = {
+        .version = 1, .type = &elements[3], .rank = 3, .dim = {side, side, side, 1, 1, 1, 1}};
+    made file = make_nifti(&s), out = packed(file.bytes, file.size, true);
+    free(file.bytes);
+    return out;
+}
+
+static made packed_npz(int64_t side)
+{
+    const int64_t shape[] = {side, side, side};
+    zip_file one = {"image.npy", make_npy(">", &elements[3], false, 3, shape), true, false};
+    made file = make_zip(&one, 1, false, "");
+    free(one.content.bytes);
+    return file;
+}
+
+/* Every allocation of a decode made to fail in turn. */
+static void fail_volume(const char *name, const made *file)
+{
+    const psti_decode_options opts = volume_options(PST_VOLUME);
+    psti_decoder *dec = psti_decoder_new();
+    size_t n = 1;
+    for (failed = true; n < 100 && failed; n++) {
+        psti_picture pic;
+        psti_decode_need need = {0};
+        psti_field field;
+        uint8_t *dst = malloc(1 << 20);
+        const size_t before = live;
+        failed = false;
+        fail_in = n;
+        int rc = psti_decoder_begin(dec, file->bytes, file->size, &opts, &pic, NULL);
+        if (rc == 0)
+            rc = psti_decoder_need(dec, NULL, &need, NULL);
+        if (rc == 0)
+            rc = psti_decoder_run(dec, &need, -1, dst, &field, NULL);
+        psti_decoder_end(dec);
+        fail_in = 0;
+        CHECKF(rc == 0 || (failed && rc == -ENOMEM), "%s: allocation %zu gives %d", name, n, rc);
+        CHECKF(live == before, "%s: allocation %zu leaves memory behind", name, n);
+        free(dst);
+    }
+    CHECKF(n > 3 && n < 100, "%s: %zu allocations", name, n);
+    psti_decoder_free(dec);
+}
+#endif
+
+static void packed_volumes_take_no_more_than_they_say(void)
+{
+#ifdef PSTI_HAVE_GZIP
+    const psti_decode_options opts = volume_options(PST_VOLUME);
+    static const int64_t sides[] = {5, 40, 100};
+    fail_on = false;
+    for (int i = 0; i < 3; i++) {
+        made nifti = packed_nifti(sides[i]), npz = packed_npz(sides[i]);
+        check_bound("nifti", &nifti, &opts, NULL, WASTE);
+        check_bound("npz", &npz, &opts, NULL, WASTE);
+        if (i == 1) {
+            fail_volume("nifti", &nifti);
+            fail_volume("npz", &npz);
+        }
+        free(nifti.bytes);
+        free(npz.bytes);
+    }
+#else
+    printf("skip: built without zlib\n");
+#endif
+}
+
 /* Our own allocations in the steady state: none. */
 static void decoding_takes_nothing_of_our_own(void)
 {
@@ -269,6 +341,7 @@ int main(void)
     RUN(png_takes_no_more_than_it_says);
     RUN(webp_takes_no_more_than_it_says);
     RUN(a_failed_allocation_in_a_library_is_an_error);
+    RUN(packed_volumes_take_no_more_than_they_say);
     RUN(decoding_takes_nothing_of_our_own);
     return check_report();
 }

@@ -5,6 +5,7 @@ them under other names and are left alone. (States are made by the library itsel
 
     tests/fuzz/make_corpus.py
 """
+import gzip
 import io
 import json
 import os
@@ -105,6 +106,98 @@ def webps():
     put("webp", "huge-canvas", head[:24] + b"\xff\xff\x00\xff\xff\x00" + head[30:])
 
 
+def nifti(version=1, order="<", code=4, dims=(3, 5, 4, 3), scaling=(0, 0), data=None, offset=None, magic=None):
+    """A NIfTI file of two-byte numbers, or of the data given. dims: their number first."""
+    two = version == 2
+    head = bytearray(544 if two else 352)
+
+    def put_in(at, form, *values):
+        struct.pack_into(order + form, head, at, *values)
+    put_in(0, "i", 540 if two else 348)
+    at = 4 if two else 344
+    head[at:at + 8] = (magic or (b"n+2\0\r\n\x1a\n" if two else b"n+1\0")).ljust(8, b"\0")
+    head = head[:544 if two else 352]
+    put_in(16 if two else 40, "%d%s" % (len(dims), "q" if two else "h"), *dims)
+    put_in(12 if two else 70, "h", code)
+    put_in(112 if two else 80, "3" + ("d" if two else "f"), 3, 0.78, 1.5)
+    put_in(168 if two else 108, "q" if two else "f", len(head) if offset is None else offset)
+    put_in(176 if two else 112, "2" + ("d" if two else "f"), *scaling)
+    if data is None:
+        data = numpy.arange(numpy.prod(dims[1:]), dtype=order + "i2").tobytes()
+    return bytes(head) + data
+
+
+def niftis():
+    for version in (1, 2):
+        put("nifti", "%d-little" % version, nifti(version))
+        put("nifti", "%d-big" % version, nifti(version, ">"))
+        put("nifti", "%d-scaled" % version, nifti(version, scaling=(0.5, -3)))
+    for code, kind in ((2, "u1"), (256, "i1"), (512, "u2"), (768, "u4"), (8, "i4"), (1280, "u8"), (1024, "i8"), (16, "f4"),
+                       (64, "f8")):
+        put("nifti", "type-" + kind, nifti(code=code, data=numpy.arange(60).astype(kind).tobytes()))
+    put("nifti", "rgb", nifti(code=128, data=bytes(180)))
+    put("nifti", "rgba", nifti(code=2304, data=bytes(240)))
+    put("nifti", "channels", nifti(dims=(4, 3, 2, 2, 3)))
+    put("nifti", "line", nifti(dims=(1, 7)))
+    put("nifti", "huge", nifti(dims=(3, 32767, 32767, 32767), data=b""))
+    put("nifti", "huge-2", nifti(2, dims=(3, 2**62, 2**62, 2**62), data=b""))
+    put("nifti", "negative", nifti(dims=(3, -5, 4, 3), data=b""))
+    put("nifti", "offset", nifti(offset=1e30))
+    put("nifti", "pair", nifti(magic=b"ni1\0"))
+    put("nifti", "complex", nifti(code=32))
+    put("nifti", "cut", nifti()[:-7])
+    put("nifti", "head-only", nifti()[:348])
+    put("nifti", "gzip", gzip.compress(nifti(), mtime=0))
+    put("nifti", "gzip-two", gzip.compress(nifti()[:200], mtime=0) + gzip.compress(nifti()[200:], mtime=0) + b"\0" * 9)
+    put("nifti", "gzip-cut", gzip.compress(nifti(), mtime=0)[:-5])
+    put("nifti", "gzip-bomb", gzip.compress(nifti() + bytes(100000), mtime=0))
+
+
+def npy(array, **options):
+    out = io.BytesIO()
+    numpy.save(out, array, **options)
+    return out.getvalue()
+
+
+def npys():
+    volume = numpy.arange(60).reshape(3, 4, 5)
+    for kind in ("|u1", "|i1", "<u2", ">i2", "<i4", "<u4", ">i8", "<u8", "<f2", "<f4", ">f8", "|b1"):
+        put("npy", "type-" + ("big-" if kind[0] == ">" else "") + kind[1:], npy(volume.astype(kind)))
+    put("npy", "fortran", npy(numpy.asfortranarray(volume)))
+    put("npy", "channels", npy(volume.reshape(2, 3, 2, 5).astype("f4")))
+    put("npy", "flat", npy(volume.ravel()))
+    put("npy", "empty", npy(volume[:0]))
+    put("npy", "objects", npy(numpy.array([None, 1], object), allow_pickle=True))
+    put("npy", "record", npy(numpy.zeros(3, [("a", "<f4"), ("b", "<i2")])))
+    put("npy", "cut", npy(volume)[:-3])
+    put("npy", "long-head", b"\x93NUMPY\x02\0\xff\xff\xff\xff{'descr'")
+    whole = npy(volume.astype("u1"))
+    put("npy", "huge", whole.replace(b"(3, 4, 5)", b"(3000000, 4000000, 500000)"))
+
+
+def npz(save, **arrays):
+    out = io.BytesIO()
+    save(out, **arrays)
+    return out.getvalue()
+
+
+def npzs():
+    image, mask = numpy.arange(60, dtype="f4").reshape(3, 4, 5), numpy.ones((3, 4, 5), "u1")
+    stored, packed = npz(numpy.savez, image=image, mask=mask), npz(numpy.savez_compressed, x=image, y=mask)
+    put("npz", "stored", stored)
+    put("npz", "packed", packed)
+    put("npz", "alone", npz(numpy.savez, ct=image))
+    put("npz", "nameless", npz(numpy.savez_compressed, arr_0=image, arr_1=mask))
+    put("npz", "no-array", npz(numpy.savez, left=image, right=image))
+    put("npz", "cut", stored[:-30])
+    put("npz", "bad-sum", stored.replace(b"\0\0\x80?", b"\0\0\x80@", 1))
+    put("npz", "empty", b"PK\5\6" + bytes(18))
+    put("npz", "comment", stored[:-2] + b"\x05\0hello")
+    entry = packed.index(b"PK\1\2")
+    put("npz", "bomb", packed[:entry + 24] + b"\xff\xff\xff\x7f" + packed[entry + 28:])
+    put("npz", "far", stored[:-6] + b"\xff\xff\xff\x7f\0\0")
+
+
 def tar_of(members, form=tarfile.USTAR_FORMAT):
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w", format=form) as archive:
@@ -172,6 +265,9 @@ def main():
     jpegs()
     pngs()
     webps()
+    niftis()
+    npys()
+    npzs()
     tars()
     manifests()
     pipelines()

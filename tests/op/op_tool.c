@@ -242,6 +242,7 @@ static int run_field(const request *r)
         answer_field(&draw, &size, &seen);
     } else if (rc == 0) {
         psti_geom_keep(op, &size, &out);
+        out.dtype = kind == PST_MASK ? size.dtype : out.dtype;
         rc = carry_out(op, params, &draw, &size, &seen, strcmp(r->words[10], "inplace") == 0, &out,
                        &result, &err);
     }

@@ -97,8 +97,8 @@ static void outputs_have_the_shape_of_their_axes(void)
     if (!plan)
         return;
     CHECK(psti_plan_outputs(plan, &out) == 4);
-    CHECK(out[0].rank == 4 && shape_is(out[0].shape, -1, 3, 3, 3) && out[0].dtype == PST_F16);
-    CHECK(out[1].rank == 4 && shape_is(out[1].shape, -1, 3, 3, 3) && out[1].dtype == PST_U8);
+    CHECK(out[0].rank == 4 && shape_is(out[0].shape, 1, 3, 3, 3) && out[0].dtype == PST_F16);
+    CHECK(out[1].rank == 4 && shape_is(out[1].shape, 1, 3, 3, 3) && out[1].dtype == PST_U8);
     CHECK(out[2].rank == 2 && out[2].shape[0] == -1 && out[2].shape[1] == 4);
     CHECK(out[2].kind == PST_AUDIO && out[2].dtype == PST_F16);
     CHECK(out[3].rank == 3 && out[3].shape[0] == 8 && out[3].shape[1] == 9);
