@@ -97,17 +97,24 @@ struct ring {
 /* ---- records: finished samples that wait for their slot (record.c) ----------------------------
  */
 
+/* An output of a record, and where in the record it lies. */
+typedef struct slice {
+    psti_parcel parcel;
+    size_t offset;
+} slice;
+
 struct record {
     record *next;
-    psti_buf data;  /* all outputs, packed one after the other, each 64-aligned */
-    size_t charged; /* bytes counted in pool->staged */
-    size_t offset[PSTI_OUTPUTS_MAX], bytes[PSTI_OUTPUTS_MAX];
-    int64_t shape[PSTI_OUTPUTS_MAX][PST_MAX_RANK];
+    psti_buf data;     /* all parcels, one after the other, each 64-aligned */
+    uint8_t *base;     /* instead of data: pages of a batch that has this sample alone … */
+    size_t base_bytes; /* … where shapes vary; its block takes them over */
+    size_t charged;    /* bytes counted in pool->staged */
     int64_t id, position, share;
     uint64_t start, number;
     bool valid;
-    pst_batch *block; /* where it is to be copied */
+    pst_batch *block; /* where it is to be written */
     int slot;
+    slice out[]; /* one an output */
 };
 
 /* A share index whose fate is known while an earlier one's is not. */
@@ -462,6 +469,8 @@ int64_t block_samples_max_locked(const psti_feed *feed);   /* dispatched and not
 uint8_t *block_slot(const pst_batch *block, const layout *l, int output, int slot);
 /* Pages for a batch, from the feed's owner if he has some; block_free gives them back. */
 int block_pages(pst_batch *block, size_t bytes, bool kept);
+void *pages_take(const psti_feed_hooks *hooks, size_t bytes, bool kept);
+void pages_give(const psti_feed_hooks *hooks, void *base, size_t bytes);
 /* fields: of a batch of varying shape; NULL = the layout's. Nothing is read back from the block:
  * whoever else has it mapped may write to it. */
 void block_seal(pst_batch *block, const psti_feed *feed, const pst_field *fields);
@@ -475,8 +484,8 @@ void record_drop_locked(psti_feed *feed, record *rec);
 void record_free_all(psti_feed *feed);
 void record_count_locked(psti_feed *feed, record *rec);
 int record_fill(record *rec, psti_feed *feed, const task *t, worker *w, uint64_t most);
-void record_write(const record *rec, psti_feed *feed, pst_batch *block, int slot);
-int gather_seal(pst_batch *block, psti_feed *feed, pst_error *err);
+void record_write(const record *rec, psti_feed *feed, worker *w, pst_batch *block, int slot);
+int gather_seal(pst_batch *block, psti_feed *feed, worker *w, pst_error *err);
 
 /* own.c: a batch for each worker */
 bool own_batches(const psti_feed *feed);

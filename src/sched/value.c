@@ -44,9 +44,16 @@ int value_check(const task *t, pst_error *err)
                 return rc;
             continue;
         }
-        for (int d = 0; d < feed->out[i].rank; d++)
+        bool open = false;
+        for (int d = 0; d < feed->out[i].rank; d++) {
+            open |= feed->out[i].shape[d] < 0;
             want *= feed->out[i].shape[d] < 0 ? 1 : (size_t)feed->out[i].shape[d];
-        if (feed->layout.field[i].packing == PST_DENSE && bytes != want)
+        }
+        if (open && want && bytes % want)
+            return psti_fail(err, PST_EFIELD, "read", NULL,
+                             "field %s has %zu bytes, which is no multiple of %zu",
+                             feed->out[i].name, bytes, want);
+        if (!open && bytes != want)
             return psti_fail(err, PST_EFIELD, "read", NULL,
                              "field %s has %zu bytes where %zu were listed", feed->out[i].name,
                              bytes, want);
@@ -113,7 +120,7 @@ void write_outputs(const psti_feed *feed, const task *t, worker *w, pst_batch *b
     for (int i = 0; i < feed->outputs; i++) {
         uint8_t *dst = block_slot(block, &feed->layout, i, slot);
         if (output_read(feed, i))
-            psti_work_finish(w->work, &w->kit, i, dst);
+            psti_work_finish(w->work, &w->kit, i, NULL, dst);
         else
             value_write(feed, i, t, dst);
     }
