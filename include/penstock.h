@@ -330,9 +330,10 @@ typedef struct pst_custom {
     size_t size;                  /* sizeof(pst_custom) */
     int64_t count;                /* samples; ids are 0..count-1 */
     const char *name;             /* required: stands for the data in states and caches; copied */
-    const pst_field_info *fields; /* copied: kind IMAGE and MASK (encoded bytes), ARRAY with format
-                                     "npy", or values: LABEL, ARRAY, META with dtype, rank and
-                                     shape, TEXT, BYTES (NULL = "image" and an int64 "label") */
+    const pst_field_info *fields; /* copied: kind IMAGE, MASK, VOLUME and AUDIO (encoded bytes; a
+                                     MASK of rank 4 is a volume's), ARRAY with format "npy", or
+                                     values: LABEL, ARRAY, META with dtype, rank and shape, TEXT,
+                                     BYTES (NULL = "image" and an int64 "label") */
     int field_count;
     const int64_t *labels;   /* of all samples where they are known ahead; copied (NULL = they come
                                 with the samples, or not at all: -1) */

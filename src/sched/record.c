@@ -183,7 +183,7 @@ static uint8_t *note_slot(const gathering *g, uint8_t *base, int output, int i, 
                field->rank * sizeof *shape);
     if (field->packing != PST_RAGGED)
         return data + (size_t)i * field->slot_bytes;
-    size_t bytes;
+    size_t bytes = 0;
     shape_bytes(shape, field, &bytes);
     int64_t *offsets = (int64_t *)(base + field->offsets_offset) + i;
     data += *at;
