@@ -207,12 +207,8 @@ static int measure(record *rec, psti_feed *feed, const task *t, worker *w, size_
             const int rc = value_bytes(feed, i, t, &out->parcel.bytes);
             if (rc < 0)
                 return rc;
-            const size_t size = psti_dtype_bytes(feed->out[i].dtype);
             out->parcel.finished = true;
-            if (feed->out[i].rank > 1) /* then it is known */
-                memcpy(out->parcel.shape, feed->out[i].shape, sizeof out->parcel.shape);
-            else
-                out->parcel.shape[0] = (int64_t)(out->parcel.bytes / (size ? size : 1));
+            value_shape(&feed->out[i], out->parcel.bytes, out->parcel.shape);
         }
         out->offset = at;
         at += align_up(out->parcel.bytes);

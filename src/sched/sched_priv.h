@@ -330,6 +330,7 @@ struct psti_feed {
     uint64_t fixed_most;     /* what fixed_bytes would be if bytes were not short */
     uint64_t fixed_bytes;    /* of the budget's fixed part: ring and listing */
     bool stages;             /* samples may wait in records */
+    bool voluminous;         /* it delivers volumes */
     double stage_sample;     /* bytes of a record, a running mean */
     int64_t outstanding_max; /* samples dispatched and not delivered */
     int64_t outstanding;
@@ -426,6 +427,7 @@ struct psti_pool {
     uint64_t fixed, encoded, staged, extra;
     uint64_t extra_aside;                   /* of extra: samples that were put aside have it */
     int stagers;                            /* feeds that stage */
+    int voluminous;                         /* feeds that deliver volumes */
     uint64_t tickets_given, tickets_served; /* asking for extra bytes: first come, first served */
     bool stopping;
     atomic_bool clocked; /* workers look at it without the lock; see psti_pool_clock */
@@ -628,6 +630,8 @@ int value_check(const task *t, pst_error *err);
 int value_of(const psti_feed *feed, int field, const task *t, const void **value, size_t *bytes);
 /* Bytes that a sample's value takes in a batch, and writing it there. */
 int value_bytes(const psti_feed *feed, int output, const task *t, size_t *bytes);
+/* The shape of a value of so many bytes. */
+void value_shape(const psti_plan_output *out, size_t bytes, int64_t *shape);
 void value_write(const psti_feed *feed, int output, const task *t, uint8_t *dst);
 /* Whether an output is made of bytes that are read, not of a value of the listing. */
 bool output_read(const psti_feed *feed, int output);

@@ -98,6 +98,18 @@ int value_bytes(const psti_feed *feed, int output, const task *t, size_t *bytes)
     return rc;
 }
 
+/* Of a field with several dimensions all but the first are as listed, and the first may be. */
+void value_shape(const psti_plan_output *out, size_t bytes, int64_t *shape)
+{
+    size_t each = psti_dtype_bytes(out->dtype);
+    for (int d = 1; d < out->rank; d++) {
+        shape[d] = out->shape[d];
+        each *= (size_t)out->shape[d];
+    }
+    const bool listed = out->rank > 1 && out->shape[0] >= 0;
+    shape[0] = listed ? out->shape[0] : (int64_t)(bytes / (each ? each : 1));
+}
+
 void value_write(const psti_feed *feed, int output, const task *t, uint8_t *dst)
 {
     const float one = 1;
