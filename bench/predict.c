@@ -142,7 +142,7 @@ static double run_once(bench *b, const photo *p, const psti_rng_key *key)
         b->out = malloc(bytes);
         b->out_bytes = bytes;
     }
-    psti_work_finish(b->work, &b->kit, 0, NULL, b->out);
+    psti_work_finish(b->work, &b->kit, 0, b->out);
     return thread_seconds() - since;
 }
 

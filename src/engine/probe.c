@@ -209,7 +209,7 @@ static void finish(probe *p, probe_cost *c)
         const size_t bytes = psti_work_shape(p->work, i, shape);
         uint8_t *to = ring_take(p, bytes);
         if (to)
-            psti_work_finish(p->work, &p->kit, i, NULL, to);
+            psti_work_finish(p->work, &p->kit, i, to);
         c->out += (double)bytes;
     }
     c->finish_s = psti_cpu_s() - since;

@@ -235,8 +235,13 @@ psti_finish psti_output_finish(const psti_plan_output *out, const psti_field *fi
     return finish;
 }
 
-void psti_work_finish(const psti_work *work, psti_kit *kit, int output, const int64_t *box,
-                      uint8_t *dst)
+void psti_work_finish(const psti_work *work, psti_kit *kit, int output, uint8_t *dst)
+{
+    psti_work_finish_in(work, kit, output, NULL, dst);
+}
+
+void psti_work_finish_in(const psti_work *work, psti_kit *kit, int output, const int64_t *box,
+                         uint8_t *dst)
 {
     const uint64_t start = psti_now_ns();
     const psti_plan_output *out = &work->plan->outputs[output];

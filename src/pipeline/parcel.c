@@ -35,7 +35,7 @@ void psti_work_pack(const psti_work *work, psti_kit *kit, int output, psti_parce
                     uint8_t *dst)
 {
     if (parcel->finished) {
-        psti_work_finish(work, kit, output, NULL, dst);
+        psti_work_finish(work, kit, output, dst);
         return;
     }
     const uint64_t start = psti_now_ns();

@@ -218,10 +218,12 @@ bool psti_work_sound(const psti_work *work);
 const psti_field *psti_work_field(const psti_work *work, int output);
 /* True shape (finish layout applied) and packed bytes of output i. */
 size_t psti_work_shape(const psti_work *work, int output, int64_t shape[PST_MAX_RANK]);
-/* Writes output i to dst, into the first corner of a box of its rank that is as large or larger;
- * NULL: packed (psti_work_shape's size). Where an image's channels come last they are the box's. */
-void psti_work_finish(const psti_work *work, psti_kit *kit, int output, const int64_t *box,
-                      uint8_t *dst);
+/* Writes output i packed to dst (psti_work_shape's size). */
+void psti_work_finish(const psti_work *work, psti_kit *kit, int output, uint8_t *dst);
+/* The same into the first corner of a box of its rank that is as large or larger; NULL: packed.
+ * Where an image's channels come last they are the box's. */
+void psti_work_finish_in(const psti_work *work, psti_kit *kit, int output, const int64_t *box,
+                         uint8_t *dst);
 
 /* An output as it waits for its batch: what comes out, packed, or what finish makes it of. */
 typedef struct psti_parcel {
@@ -231,7 +233,7 @@ typedef struct psti_parcel {
     psti_field field;            /* not finished: what finish reads, without gaps */
 } psti_parcel;
 /* Describes it; writes it to dst; writes what comes out of it, which lies in src, as
- * psti_work_finish does. Finished parcels may also be made by hand. */
+ * psti_work_finish_in does. Finished parcels may also be made by hand. */
 void psti_work_parcel(const psti_work *work, int output, psti_parcel *out);
 void psti_work_pack(const psti_work *work, psti_kit *kit, int output, psti_parcel *parcel,
                     uint8_t *dst);

@@ -234,7 +234,7 @@ static void write_solo(const gathering *g, const task *t, worker *w, uint8_t *ba
         size_t at = 0;
         uint8_t *dst = note_slot(g, base, i, 0, &at);
         if (output_read(g->feed, i))
-            psti_work_finish(w->work, &w->kit, i, box_of(&g->field[i]), dst);
+            psti_work_finish_in(w->work, &w->kit, i, box_of(&g->field[i]), dst);
         else
             value_write(g->feed, i, t, dst);
     }

@@ -93,7 +93,7 @@ static void write_batch(const psti_single *from, const sketch *s, uint8_t *base)
     };
     memcpy(base + sizeof(pst_batch_desc), s->field, s->fields * sizeof *s->field);
     for (int i = 0; i < outputs; i++)
-        psti_work_finish(from->work, from->kit, i, NULL, base + s->field[i].data_offset);
+        psti_work_finish(from->work, from->kit, i, base + s->field[i].data_offset);
     memcpy(base + id->data_offset, &from->id, sizeof from->id);
     const int64_t length = (int64_t)key->data_bytes, offsets[2] = {0, length};
     memcpy(base + key->shapes_offset, &length, sizeof length);

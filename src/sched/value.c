@@ -132,7 +132,7 @@ void write_outputs(const psti_feed *feed, const task *t, worker *w, pst_batch *b
     for (int i = 0; i < feed->outputs; i++) {
         uint8_t *dst = block_slot(block, &feed->layout, i, slot);
         if (output_read(feed, i))
-            psti_work_finish(w->work, &w->kit, i, NULL, dst);
+            psti_work_finish(w->work, &w->kit, i, dst);
         else
             value_write(feed, i, t, dst);
     }

@@ -137,7 +137,7 @@ static verdict full_decode(const psti_plan *plan, const uint8_t *bytes, size_t s
         int64_t shape[PST_MAX_RANK];
         const size_t out = psti_work_shape(work, 0, shape);
         uint8_t *data = malloc(out);
-        psti_work_finish(work, &kit, 0, NULL, data);
+        psti_work_finish(work, &kit, 0, data);
         v.crc = pst_crc32c(0, data, out);
         free(data);
     }

@@ -53,7 +53,7 @@ void carry(const psti_plan *plan, psti_work *work, psti_kit *const *kits, int ki
             continue;
         results[i].bytes = psti_work_shape(work, i, results[i].shape);
         results[i].data = malloc(results[i].bytes ? results[i].bytes : 1);
-        psti_work_finish(work, kits[kit_count - 1], i, NULL, results[i].data);
+        psti_work_finish(work, kits[kit_count - 1], i, results[i].data);
     }
 }
 

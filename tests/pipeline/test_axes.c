@@ -92,7 +92,7 @@ static void check_boxes(const psti_plan *plan, int output, const int64_t *shape,
     CHECK(memcmp(parcel.shape, shape, (size_t)rank * sizeof *shape) == 0);
     uint8_t *want = calloc(1, all), *got = calloc(2, all), *waits = malloc(parcel.bytes);
     psti_box_copy(want, box, packed, shape, rank, unit);
-    psti_work_finish(work, &kit, output, box, got);
+    psti_work_finish_in(work, &kit, output, box, got);
     CHECK(memcmp(got, want, all) == 0);
     psti_work_pack(work, &kit, output, &parcel, waits);
     psti_plan_unpack(plan, &kit, output, &parcel, waits, box, got + all);
@@ -108,7 +108,7 @@ static void check_boxes(const psti_plan *plan, int output, const int64_t *shape,
 static void *deliver(const psti_plan *plan, int output, int64_t shape[PST_MAX_RANK])
 {
     void *data = malloc(psti_work_shape(work, output, shape) + 1);
-    psti_work_finish(work, &kit, output, NULL, data);
+    psti_work_finish(work, &kit, output, data);
     check_boxes(plan, output, shape, data);
     return data;
 }

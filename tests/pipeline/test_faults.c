@@ -37,7 +37,7 @@ static int run_work(psti_work *work, psti_kit *kit, const psti_plan *plan, uint6
     for (int i = 0; rc == 0 && i < psti_plan_outputs(plan, &all); i++) {
         int64_t shape[PST_MAX_RANK];
         CHECK(psti_work_shape(work, i, shape) <= sizeof out);
-        psti_work_finish(work, kit, i, NULL, out);
+        psti_work_finish(work, kit, i, out);
     }
     return rc;
 }

@@ -139,7 +139,7 @@ static result by_hand(const psti_plan *plan, const sample *in, uint64_t id, uint
         return r;
     r.bytes = psti_work_shape(hand, 0, r.shape);
     r.data = malloc(r.bytes);
-    psti_work_finish(hand, &kit_b, 0, NULL, r.data);
+    psti_work_finish(hand, &kit_b, 0, r.data);
     return r;
 }
 
@@ -285,7 +285,7 @@ static void finish_all(psti_work *from, result *out)
         out[v] = (result){0};
         out[v].bytes = psti_work_shape(from, v, out[v].shape);
         out[v].data = malloc(out[v].bytes);
-        psti_work_finish(from, &kit_a, v, NULL, out[v].data);
+        psti_work_finish(from, &kit_a, v, out[v].data);
     }
 }
 

@@ -359,7 +359,7 @@ static void a_work_can_be_put_aside_at_any_stage(void)
         for (int i = 0; i < 2; i++) {
             got[i] = (result){.bytes = psti_work_shape(works[i], 0, got[i].shape)};
             got[i].data = malloc(got[i].bytes);
-            psti_work_finish(works[i], kits[i], 0, NULL, got[i].data);
+            psti_work_finish(works[i], kits[i], 0, got[i].data);
             CHECK(result_equal(&expect[i], &got[i]));
             result_free(&expect[i]);
             result_free(&got[i]);
