@@ -244,6 +244,8 @@ void psti_plan_unpack(const psti_plan *plan, psti_kit *kit, int output, const ps
 int64_t psti_work_damage(const psti_work *work, int input);
 /* Lets go of buffers larger than keep bytes in all, and of the inputs. */
 void psti_work_clear(psti_work *work, psti_kit *kit, size_t keep);
+/* The same for buffers alone, of a work that was started and has run nothing yet. */
+void psti_work_trim(psti_work *work, psti_kit *kit, size_t keep);
 /* Bytes that work and kit hold now. */
 size_t psti_work_bytes(const psti_work *work, const psti_kit *kit);
 

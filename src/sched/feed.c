@@ -247,6 +247,8 @@ void psti_feed_close(psti_feed *feed)
     pool->voluminous -= feed->voluminous;
     pool_fixed_give_locked(pool, feed->fixed_bytes);
     pool_pump_locked(pool); /* others may have waited for what it had chosen */
+    if (!pool->feeds && pool->extra_held)
+        pthread_cond_broadcast(&pool->work); /* nobody needs it any more */
     pthread_mutex_unlock(&pool->lock);
     if (feed->ring)
         ring_unref(feed->ring);

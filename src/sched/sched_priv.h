@@ -387,6 +387,10 @@ struct worker {
     bool started;
     psti_kit kit;
     psti_work *work;
+    /* Bytes beyond keep that it goes on holding, out of pool->extra; what its samples needed of
+     * them, a running mean. The worker's own; see held.c. */
+    uint64_t held;
+    double large;
     _Atomic double samples_s; /* counter: CPU seconds for samples, where the pool is clocked */
 };
 
@@ -426,6 +430,7 @@ struct psti_pool {
      * what remains for extra (what single large samples take beyond keep). */
     uint64_t fixed, encoded, staged, extra;
     uint64_t extra_aside;                   /* of extra: samples that were put aside have it */
+    uint64_t extra_held;                    /* of extra: workers hold it between samples */
     int stagers;                            /* feeds that stage */
     int voluminous;                         /* feeds that deliver volumes */
     uint64_t tickets_given, tickets_served; /* asking for extra bytes: first come, first served */
@@ -488,6 +493,19 @@ void record_count_locked(psti_feed *feed, record *rec);
 int record_fill(record *rec, psti_feed *feed, const task *t, worker *w, uint64_t most);
 void record_write(const record *rec, psti_feed *feed, worker *w, pst_batch *block, int slot);
 int gather_seal(pst_batch *block, psti_feed *feed, worker *w, pst_error *err);
+
+/* held.c: memory of large samples that stays with a worker */
+/* After a sample that had so much of extra: clears the worker's work, holds or gives back bytes. */
+void held_settle(worker *w, uint64_t extra);
+/* Gives up what is held; nothing of a sample may be in it. */
+void held_drop(worker *w);
+/* The same for an idle worker where somebody waits for bytes; lets go of the lock then. */
+bool held_drop_unwelcome_locked(worker *w);
+/* What is held is a sample's from now on: answers how much. */
+uint64_t held_pass_locked(worker *w);
+/* So many bytes for a sample out of what is held, and what is free; else nothing is held any more.
+ */
+bool held_cover(worker *w, uint64_t bytes, uint64_t *extra);
 
 /* own.c: a batch for each worker */
 bool own_batches(const psti_feed *feed);
