@@ -326,9 +326,9 @@ static const arg_option options[] = {
     OPT_NEEDED("pipeline", "TEXT", AT(pipeline), "what is done to each sample; see: penstock ops"),
     OPT_INT("batch", "B", AT(batch), 1, 1048576, "32", "samples in a batch"),
     OPT_TEXT("split", "NAME", AT(split), NULL, "only this split of the data"),
-    OPT_TEXT(
-        "fields", "LIST", AT(fields), NULL,
-        "fields to deliver, as in image,label; with packing as in image=padded or image=ragged"),
+    OPT_TEXT("fields", "LIST", AT(fields), NULL,
+             "fields to deliver, as in image,label; with packing as in image=padded, "
+             "image=padded(32) or image=ragged"),
     OPT_HEADING("Order"),
     OPT_INT("epochs", "E", AT(epochs), 1, 4294967295.0, "1", "passes over the data"),
     OPT_INT("start-epoch", "E", AT(start_epoch), 0, 4294967295.0, "0", "number of the first one"),

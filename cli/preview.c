@@ -2,8 +2,8 @@
  * penstock preview: a contact sheet of samples as the pipeline makes them. Main thread.
  *
  * Normalised values cannot be looked at. For display every `normalize` and `to` of the pipeline is
- * replaced by hflip(0), which does nothing: random choices hang on an op's place in the text, so
- * the pictures are exactly the ones a training run gets, only not normalised. */
+ * replaced by an op that does nothing, hflip(0) for pictures: random choices hang on an op's place
+ * in the text, so the pictures are exactly the ones a training run gets, only not normalised. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -70,15 +70,14 @@ static void put(char *out, size_t *used, const char *text, size_t length)
     out[*used] = '\0';
 }
 
-/* The pipeline to run: hflip(0), which never flips, in the place of each normalize and to; without
- * ops on batches, since samples are shown one by one. */
-static void display_pipeline(const char *canonical, char out[PIPELINE_BYTES])
+/* The pipeline to run: `nothing` in the place of each normalize and to; without ops on batches,
+ * since samples are shown one by one. */
+static void display_pipeline(const char *canonical, const char *nothing, char out[PIPELINE_BYTES])
 {
-    static const char nothing[] = "hflip(0)";
     size_t used = 0;
     for (const char *at = canonical; *at != '\0' && strncmp(at, "||", 2) != 0;) {
         const bool finish = op_is(canonical, at, "normalize") || op_is(canonical, at, "to");
-        put(out, &used, finish ? nothing : at, finish ? sizeof nothing - 1 : 1);
+        put(out, &used, finish ? nothing : at, finish ? strlen(nothing) : 1);
         at += finish ? op_length(at) : 1;
     }
 }
@@ -90,20 +89,28 @@ enum { PANELS_MOST = 64 };
 typedef struct panels {
     char name[PANELS_MOST][PST_NAME_BYTES];
     int count;
+    const char *nothing; /* an op that leaves such fields and their masks alone */
 } panels;
 
 static int find_panels(const preview_values *v, const pst_dataset *data, panels *p)
 {
+    char name[PST_NAME_BYTES];
+    p->nothing = find_field(data, PST_VOLUME, name)  ? "random_flip(0)"
+                 : find_field(data, PST_AUDIO, name) ? "delay(0)"
+                                                     : "hflip(0)";
     if (v->field != NULL) {
         snprintf(p->name[0], sizeof p->name[0], "%s", v->field);
         p->count = 1;
         return CLI_OK;
     }
-    p->count += find_field(data, PST_IMAGE, p->name[p->count]) != NULL;
+    static const int kinds[] = {PST_IMAGE, PST_VOLUME, PST_AUDIO};
+    for (int i = 0; i < 3 && p->count == 0; i++)
+        p->count += find_field(data, kinds[i], p->name[p->count]) != NULL;
     p->count += find_field(data, PST_MASK, p->name[p->count]) != NULL;
     if (p->count == 0)
-        return fail("%s has no pictures to show; 'penstock inspect %s' lists its fields", v->data,
-                    v->data);
+        return fail("%s has no pictures, volumes or recordings to show; 'penstock inspect %s' "
+                    "lists its fields",
+                    v->data, v->data);
     return CLI_OK;
 }
 
@@ -116,7 +123,7 @@ static int open_job(const preview_values *v, pst_engine *engine, pst_dataset *da
     const int exit_code = check_pipeline(v->pipeline, canonical);
     if (exit_code != CLI_OK)
         return exit_code;
-    display_pipeline(canonical, pipeline);
+    display_pipeline(canonical, p->nothing, pipeline);
     snprintf(fields, sizeof fields, p->count == 2 ? "%s=padded,%s=padded" : "%s=padded", p->name[0],
              p->name[1]);
     pst_job_options_init(&opts);
@@ -254,7 +261,8 @@ static const arg_option options[] = {
     OPT_INT("epoch", "E", AT(epoch), 0, 4294967295.0, "0", "order and choices of this epoch"),
     OPT_TEXT("split", "NAME", AT(split), NULL, "only this split of the data"),
     OPT_TEXT("field", "NAME", AT(field), NULL,
-             "the field to show (default: the image, and the mask beside it)"),
+             "the field to show (default: the image, volume or recording, and the mask beside "
+             "it)"),
     OPT_FLAG("in-order", AT(in_order), "the first samples instead of shuffled ones"),
     OPT_TEXT("index-dir", "DIR|none", AT(index_dir), NULL,
              "where listings are remembered (default: penstock in the cache folder)"),
@@ -267,7 +275,8 @@ const command command_preview = {
     .summary = "a contact sheet of samples as the pipeline makes them, to look at",
     .about = "The sheet shows the pictures that a training run with the same seed and epoch starts "
              "with, before normalisation and without ops on batches. Views stand side by side. "
-             "Masks get a colour per index.",
+             "Masks get a colour per index. Of a volume the plane in the middle is shown, of a "
+             "recording its samples as a line, or its features with time from left to right.",
     .examples =
         "penstock preview photos --pipeline 'decode | random_resized_crop(224) | hflip | "
         "normalize(imagenet)' --out sheet.png\n"

@@ -15,7 +15,7 @@
 #include "sheet.h"
 #include "slots.h"
 
-enum { BORDER = 4, GROUND = 24 };
+enum { BORDER = 4, GROUND = 24, WAVE = 200, FEATURES_LEAST = 9 };
 
 /* ---- values --------------------------------------------------------------------------------- */
 
@@ -71,28 +71,71 @@ typedef struct picture {
     const uint8_t *data;
     int dtype, kind;
     int64_t rows, cols, channels;
+    int64_t first;                            /* the value that is shown first */
     int64_t row_step, col_step, channel_step; /* in values */
     float low, scale;                         /* shown = (value - low) * scale */
 } picture;
 
-static int describe(const pst_field *field, const int64_t *shape, picture *p)
+static void describe_picture(const pst_field *field, const int64_t *shape, picture *p)
 {
     const bool planes = field->layout == PST_NCHW && field->rank == 3;
-    if (field->rank < 2 || field->rank > 3)
-        return fail("field %s has %d dimensions and is no picture", field->name, field->rank);
-    p->dtype = field->dtype;
-    p->kind = field->kind;
     p->rows = shape[planes ? 1 : 0];
     p->cols = shape[planes ? 2 : 1];
     p->channels = field->rank == 2 ? 1 : shape[planes ? 0 : 2];
     p->row_step = planes ? p->cols : p->cols * p->channels;
     p->col_step = planes ? 1 : p->channels;
     p->channel_step = planes ? p->rows * p->cols : 1;
-    p->low = 0;
+}
+
+/* The plane in the middle, of the first channel. */
+static void describe_volume(const int64_t *shape, picture *p)
+{
+    p->rows = shape[2];
+    p->cols = p->row_step = shape[3];
+    p->channels = shape[0] > 0 ? 1 : 0;
+    p->first = shape[1] / 2 * p->rows * p->cols;
+    p->col_step = 1;
+}
+
+/* Features of a recording: time from left to right, the first feature at the bottom. */
+static void describe_frames(const int64_t *shape, picture *p)
+{
+    p->rows = shape[1];
+    p->cols = shape[0];
+    p->channels = 1;
+    p->first = shape[1] - 1;
+    p->row_step = -1;
+    p->col_step = shape[1];
+}
+
+/* Whether these are samples of a recording, of one channel or several. */
+static bool is_wave(const pst_field *field, const int64_t *shape)
+{
+    return field->kind == PST_AUDIO && (field->rank == 1 || shape[1] < FEATURES_LEAST);
+}
+
+static int describe(const pst_field *field, const int64_t *shape, picture *p)
+{
+    p->dtype = field->dtype;
+    p->kind = field->kind;
     p->scale = 1;
+    if (field->rank == 4)
+        describe_volume(shape, p);
+    else if (field->rank < 2 || field->rank > 4)
+        return fail("field %s has %d dimensions and is no picture", field->name, field->rank);
+    else if (field->kind == PST_AUDIO)
+        describe_frames(shape, p);
+    else
+        describe_picture(field, shape, p);
     if (p->rows < 1 || p->cols < 1 || p->channels < 1)
         return fail("field %s holds an empty picture", field->name);
     return CLI_OK;
+}
+
+static float shown_at(const picture *p, int64_t y, int64_t x, int64_t channel)
+{
+    return value_at(p->data, p->dtype,
+                    p->first + y * p->row_step + x * p->col_step + channel * p->channel_step);
 }
 
 static void find_range(picture *p)
@@ -100,8 +143,9 @@ static void find_range(picture *p)
     float low = INFINITY, high = -INFINITY;
     if (p->dtype == PST_U8 || p->kind == PST_MASK)
         return;
-    for (int64_t i = 0; i < p->rows * p->cols * p->channels; i++) {
-        const float value = value_at(p->data, p->dtype, i);
+    const int64_t row = p->cols * p->channels;
+    for (int64_t i = 0; i < p->rows * row; i++) {
+        const float value = shown_at(p, i / row, i % row / p->channels, i % p->channels);
         low = value < low ? value : low;
         high = value > high ? value : high;
     }
@@ -126,8 +170,7 @@ static void shrink_pixel(const picture *p, int64_t top, int64_t bottom, int64_t 
         float sum = 0;
         for (int64_t y = top; y < bottom; y++) {
             for (int64_t x = left; x < right; x++)
-                sum += value_at(p->data, p->dtype,
-                                y * p->row_step + x * p->col_step + channel * p->channel_step);
+                sum += shown_at(p, y, x, channel);
         }
         const float mean = sum / (float)((bottom - top) * (right - left));
         const float shown = (mean - p->low) * p->scale + 0.5F;
@@ -143,12 +186,49 @@ static void fill_tile(const picture *p, tile *t)
             const int64_t left = x * p->cols / t->width, right = (x + 1) * p->cols / t->width;
             uint8_t *rgb = t->rgb + ((size_t)y * (size_t)t->width + (size_t)x) * 3;
             if (p->kind == PST_MASK)
-                mask_colour(
-                    (int64_t)value_at(p->data, p->dtype, top * p->row_step + left * p->col_step),
-                    rgb);
+                mask_colour((int64_t)shown_at(p, top, left, 0), rgb);
             else
                 shrink_pixel(p, top, bottom, left, right, rgb);
         }
+    }
+}
+
+static void shrink_picture(picture *p, int most, tile *out)
+{
+    find_range(p);
+    const int64_t longer = p->rows > p->cols ? p->rows : p->cols;
+    const int64_t side = longer > most ? most : longer;
+    out->width = (int)(p->cols * side / longer > 0 ? p->cols * side / longer : 1);
+    out->height = (int)(p->rows * side / longer > 0 ? p->rows * side / longer : 1);
+    out->rgb = cli_alloc((size_t)out->width * (size_t)out->height * 3);
+    fill_tile(p, out);
+}
+
+/* The row of a tile that a sample between -1 and 1 falls on. */
+static int wave_row(const tile *t, float value)
+{
+    const float at = (1 - value) / 2 * (float)(t->height - 1) + 0.5F;
+    return at < 0 ? 0 : at > (float)(t->height - 1) ? t->height - 1 : (int)at;
+}
+
+/* A recording as a line: from the least to the greatest of the samples that fall on a column. */
+static void draw_wave(const uint8_t *data, int dtype, const int64_t *shape, int channels, int most,
+                      tile *out)
+{
+    const int64_t count = shape[0];
+    out->width = (int)(count > most ? most : count > 0 ? count : 1);
+    out->height = most / 3 + 1;
+    out->rgb = cli_alloc((size_t)out->width * (size_t)out->height * 3);
+    memset(out->rgb, 0, (size_t)out->width * (size_t)out->height * 3);
+    for (int x = 0; x < out->width; x++) {
+        float low = INFINITY, high = -INFINITY;
+        for (int64_t i = x * count / out->width; i < (x + 1) * count / out->width; i++) {
+            const float value = value_at(data, dtype, i * channels);
+            low = value < low ? value : low;
+            high = value > high ? value : high;
+        }
+        for (int y = wave_row(out, high); low <= high && y <= wave_row(out, low); y++)
+            memset(out->rgb + ((size_t)y * (size_t)out->width + (size_t)x) * 3, WAVE, 3);
     }
 }
 
@@ -158,19 +238,17 @@ int tile_make(const pst_batch_desc *desc, const pst_field *field, uint32_t slot,
     int64_t shape[PST_MAX_RANK] = {0};
     picture p = {0};
     slot_shape(desc, field, slot, shape);
-    const int exit_code = describe(field, shape, &p);
+    const bool wave = is_wave(field, shape);
+    const int exit_code = wave ? CLI_OK : describe(field, shape, &p);
     if (exit_code != CLI_OK)
         return exit_code;
     uint8_t *packed = cli_alloc(slot_bytes(desc, field, slot));
     slot_pack(desc, field, slot, packed);
     p.data = packed;
-    find_range(&p);
-    const int64_t longer = p.rows > p.cols ? p.rows : p.cols;
-    const int64_t side = longer > most ? most : longer;
-    out->width = (int)(p.cols * side / longer > 0 ? p.cols * side / longer : 1);
-    out->height = (int)(p.rows * side / longer > 0 ? p.rows * side / longer : 1);
-    out->rgb = cli_alloc((size_t)out->width * (size_t)out->height * 3);
-    fill_tile(&p, out);
+    if (wave)
+        draw_wave(packed, field->dtype, shape, field->rank == 1 ? 1 : (int)shape[1], most, out);
+    else
+        shrink_picture(&p, most, out);
     free(packed);
     return CLI_OK;
 }

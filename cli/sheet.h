@@ -15,7 +15,8 @@ typedef struct tile {
 
 /* A field of a slot as a tile no larger than `most` on a side. Masks get a colour per index. u8 is
  * shown as it is; other types are stretched from their least to their greatest value in the
- * picture. Prints its own message; returns an exit code. */
+ * picture. Of a volume the plane in the middle is shown, of a recording its samples as a line, or
+ * its features from left to right. Prints its own message; returns an exit code. */
 int tile_make(const pst_batch_desc *desc, const pst_field *field, uint32_t slot, int most,
               tile *out);
 void tile_fini(tile *t);

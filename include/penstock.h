@@ -111,8 +111,8 @@ typedef enum pst_layout { PST_LAYOUT_NONE = 0, PST_NHWC, PST_NCHW } pst_layout;
 
 typedef enum pst_packing {
     PST_DENSE = 1, /* every slot has the same shape */
-    PST_PADDED,    /* every slot takes the batch's largest shape; true shapes beside it, the rest is
-                      zero */
+    PST_PADDED,    /* every slot takes the batch's largest shape, rounded up where that was asked
+                      for; true shapes beside it, the rest is zero */
     PST_RAGGED     /* slots follow each other, offsets beside them */
 } pst_packing;
 
@@ -330,9 +330,10 @@ typedef struct pst_custom {
     size_t size;                  /* sizeof(pst_custom) */
     int64_t count;                /* samples; ids are 0..count-1 */
     const char *name;             /* required: stands for the data in states and caches; copied */
-    const pst_field_info *fields; /* copied: kind IMAGE and MASK (encoded bytes), ARRAY with format
-                                     "npy", or values: LABEL, ARRAY, META with dtype, rank and
-                                     shape, TEXT, BYTES (NULL = "image" and an int64 "label") */
+    const pst_field_info *fields; /* copied: kind IMAGE, MASK, VOLUME and AUDIO (encoded bytes; a
+                                     MASK of rank 4 is a volume's), ARRAY with format "npy", or
+                                     values: LABEL, ARRAY, META with dtype, rank and shape, TEXT,
+                                     BYTES (NULL = "image" and an int64 "label") */
     int field_count;
     const int64_t *labels;   /* of all samples where they are known ahead; copied (NULL = they come
                                 with the samples, or not at all: -1) */
@@ -468,10 +469,11 @@ typedef struct pst_job_options {
     size_t size;          /* sizeof(pst_job_options) */
     const char *pipeline; /* required */
     const char *split;    /* (NULL = the whole dataset) */
-    const char *fields; /* "image,label" or with packing "image=padded" (NULL = every typed field);
-                           views of image come as image_0, image_1, … */
-    int batch;          /* samples a batch (1..1048576; 32) */
-    uint64_t seed;      /* (any; 0) */
+    const char *fields;   /* "image,label" or with packing "image=padded", "image=padded(32)" where
+                             sizes are to be multiples (1..65536) (NULL = every typed field); views of
+                             image come as image_0, image_1, … */
+    int batch;            /* samples a batch (1..1048576; 32) */
+    uint64_t seed;        /* (any; 0) */
     uint64_t first_epoch; /* (0..2^32-1; 0) */
     uint64_t epochs;      /* stop after so many (0 = no end) */
     int order;            /* pst_order (default strict) */

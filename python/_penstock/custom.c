@@ -95,6 +95,12 @@ static int give_number(source *self, pst_sink *sink, int field, PyObject *value)
     return 0;
 }
 
+/* What a sample is about, as bytes for a decoder. */
+static int is_encoded(int kind)
+{
+    return kind == PST_IMAGE || kind == PST_VOLUME || kind == PST_AUDIO;
+}
+
 static int give(source *self, pst_sink *sink, int field, PyObject *value)
 {
     const pst_field_info *info = &self->fields[field];
@@ -102,7 +108,7 @@ static int give(source *self, pst_sink *sink, int field, PyObject *value)
         return 0;
     if (info->kind == PST_TEXT)
         return give_text(self, sink, field, value);
-    if (info->kind == PST_IMAGE || info->kind == PST_MASK || info->kind == PST_BYTES ||
+    if (is_encoded(info->kind) || info->kind == PST_MASK || info->kind == PST_BYTES ||
         strcmp(info->format, "npy") == 0)
         return lend(self, sink, field, value);
     return info->rank > 0 ? give_array(self, sink, field, value)
@@ -265,7 +271,7 @@ static int set_field(source *self, PyObject *item)
     }
     strncpy(field->name, name, sizeof(field->name) - 1);
     strncpy(field->format, format, sizeof(field->format) - 1);
-    if (self->image < 0 && (field->kind == PST_IMAGE || field->kind == PST_BYTES))
+    if (self->image < 0 && (is_encoded(field->kind) || field->kind == PST_BYTES))
         self->image = self->field_count;
     if (self->label < 0 && field->kind == PST_LABEL)
         self->label = self->field_count;

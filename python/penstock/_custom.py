@@ -11,6 +11,7 @@ from . import _penstock
 from ._penstock import SettingError
 
 _FieldTuple = tuple[str, str, str, tuple[int, ...], str]
+_KINDS = ("image", "mask", "volume", "audio", "text", "bytes")
 _DTYPES = ("u8", "i8", "u16", "i16", "i32", "i64", "f16", "f32", "f64", "bool")
 _IMAGE: _FieldTuple = ("image", "image", "", (), "")
 _LABEL: _FieldTuple = ("label", "label", "i64", (), "")
@@ -60,21 +61,24 @@ def _digest(revision: str | bytes) -> bytes:
 
 
 def _fields(declared: Mapping[str, Any]) -> tuple[_FieldTuple, ...]:
-    """What every dataset of this kind has, then what was declared."""
-    table = {} if "image" in declared else {"image": _IMAGE}
+    """What every dataset of this kind has, then what was declared. A mask beside a volume is one of voxels."""
+    words = {what for what in declared.values() if isinstance(what, str)}
+    table = {} if "image" in declared or words & {"volume", "audio"} else {"image": _IMAGE}
     if "label" not in declared:
         table["label"] = _LABEL
     table.update((name, _field(name, what)) for name, what in declared.items())
+    if "volume" in words:
+        table.update((name, (*field[:3], (-1,) * 4, field[4])) for name, field in table.items() if field[1] == "mask")
     return tuple(table.values())
 
 
 def _field(name: str, what: Any) -> _FieldTuple:
     word, *shape = (what,) if isinstance(what, str) else tuple(what)
-    if word in ("image", "mask", "text", "bytes") and not shape:
+    if word in _KINDS and not shape:
         return (name, word, "", (), "")
     if word not in _DTYPES:
         raise SettingError(
-            f"field {name!r}: {word!r} is not known; use image, mask, text, bytes, or a number type: {', '.join(_DTYPES)}"
+            f"field {name!r}: {word!r} is not known; use {', '.join(_KINDS)}, or a number type: {', '.join(_DTYPES)}"
         )
     kind = "label" if name == "label" else "array" if shape else "meta"
     return (name, kind, word, tuple(int(n) for n in shape), "")

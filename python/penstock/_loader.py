@@ -30,7 +30,8 @@ class Loader:
     data: a path, a Dataset, or any object with ``len()`` and ``read(i) -> bytes | (bytes, label) | (bytes, dict)``.
     pipeline: ``"decode | random_resized_crop(224) | hflip | normalize(imagenet)"``, or the same from ``penstock.ops``.
 
-    split: the samples of a split only. fields: ``"image,label"``, a list of names, or ``{"image": "padded"}``.
+    split: the samples of a split only. fields: ``"image,label"``, a list of names, or ``{"image": "padded"}``,
+        ``"padded(32)"`` where sizes are to be multiples of 32.
     shuffle, seed: a new order each epoch, drawn from the seed; without shuffle in order of ids.
     sampler: instead of shuffle: "shuffle", "sequential", "weighted", "weighted_once", or the ids themselves in order.
     subset: ids to draw from. weights: one number per sample of the dataset; draws: positions an epoch when weighted.

@@ -154,3 +154,24 @@ void psti_field_copy(const psti_field *from, const psti_field *to)
                 gather(at, from->data + c * from->step[0] + z * from->step[1] + y * from->step[2],
                        from->step[3], element, to->shape[3]);
 }
+
+void psti_box_copy(uint8_t *dst, const int64_t *box, const uint8_t *src, const int64_t *shape,
+                   int rank, size_t unit)
+{
+    if (rank == 0) {
+        memcpy(dst, src, unit);
+        return;
+    }
+    size_t dst_step = unit, src_step = unit;
+    for (int d = 1; d < rank; d++) {
+        dst_step *= (size_t)box[d];
+        src_step *= (size_t)shape[d];
+    }
+    if (dst_step == src_step) {
+        memcpy(dst, src, src_step * (size_t)shape[0]);
+        return;
+    }
+    for (int64_t i = 0; i < shape[0]; i++)
+        psti_box_copy(dst + (size_t)i * dst_step, box + 1, src + (size_t)i * src_step, shape + 1,
+                      rank - 1, unit);
+}

@@ -76,6 +76,10 @@ psti_geom psti_field_geom(const psti_field *field);
 bool psti_field_dense(const psti_field *field);
 /* Copies what `from` shows into `to`, which has the same shape and type; of a volume no gaps. */
 void psti_field_copy(const psti_field *from, const psti_field *to);
+/* Copies elements of `unit` bytes that follow each other in this shape into the first corner of a
+ * box that is as large or larger. */
+void psti_box_copy(uint8_t *dst, const int64_t *box, const uint8_t *src, const int64_t *shape,
+                   int rank, size_t unit);
 
 /* Bytes of one element; 0 for an unknown type. */
 size_t psti_dtype_bytes(int dtype);

@@ -11,11 +11,13 @@
 static const char *const packings[] = {
     [PST_DENSE] = "dense", [PST_PADDED] = "padded", [PST_RAGGED] = "ragged"};
 
-static int add(field_choice *choice, int source, int packing, pst_error *err)
+enum { MULTIPLE_MAX = 65536 };
+
+static int add(field_choice *choice, psti_feed_field field, pst_error *err)
 {
     if (choice->count == PSTI_FIELDS_MAX)
         return psti_fail(err, PST_ELIMIT, "fields", NULL, "more than %d fields", PSTI_FIELDS_MAX);
-    choice->field[choice->count++] = (psti_feed_field){source, packing};
+    choice->field[choice->count++] = field;
     return 0;
 }
 
@@ -26,7 +28,7 @@ static int choose_all(const psti_source_field *source, int count, field_choice *
     for (int i = 0; i < count; i++) {
         if (source[i].info.kind == PST_BYTES || (source[i].info.optional && source[i].member))
             continue;
-        const int rc = add(choice, i, 0, err);
+        const int rc = add(choice, (psti_feed_field){.source = i}, err);
         if (rc < 0)
             return rc;
     }
@@ -42,26 +44,53 @@ static int list_names(const psti_source_field *source, int count, char *buf, siz
     return 0;
 }
 
+/* "padded(32)": sizes become multiples of the number in parentheses. */
+static int read_multiple(const char *word, size_t len, psti_feed_field *out, pst_error *err)
+{
+    int multiple = 0;
+    size_t i = 1;
+    for (; i < len && word[i] >= '0' && word[i] <= '9' && multiple <= MULTIPLE_MAX; i++)
+        multiple = 10 * multiple + (word[i] - '0');
+    if (i + 1 != len || word[i] != ')' || multiple < 1 || multiple > MULTIPLE_MAX)
+        return psti_fail(err, PST_EFIELD, "fields", NULL,
+                         "\"padded%.*s\": what sizes are to be a multiple of is a whole number "
+                         "from 1 to %d, as in padded(32)",
+                         (int)len, word, MULTIPLE_MAX);
+    out->multiple = multiple;
+    return 0;
+}
+
+static int read_packing(const char *word, size_t len, psti_feed_field *out, pst_error *err)
+{
+    const size_t padded = strlen(packings[PST_PADDED]);
+    if (len > padded && memcmp(word, packings[PST_PADDED], padded) == 0 && word[padded] == '(') {
+        out->packing = PST_PADDED;
+        return read_multiple(word + padded, len - padded, out, err);
+    }
+    for (int p = PST_DENSE; p <= PST_RAGGED; p++)
+        if (strlen(packings[p]) == len && memcmp(packings[p], word, len) == 0)
+            out->packing = p;
+    if (out->packing)
+        return 0;
+    return psti_fail(err, PST_EFIELD, "fields", NULL,
+                     "\"%.*s\" is not one of dense, padded, padded(32), ragged", (int)len, word);
+}
+
 static int choose_one(const psti_source_field *source, int count, const char *word, size_t len,
                       field_choice *choice, pst_error *err)
 {
     const char *eq = memchr(word, '=', len);
     const size_t name_len = eq ? (size_t)(eq - word) : len;
-    int packing = 0;
-    if (eq) {
-        for (int p = PST_DENSE; p <= PST_RAGGED; p++)
-            if (strlen(packings[p]) == len - name_len - 1 &&
-                strncmp(packings[p], eq + 1, len - name_len - 1) == 0)
-                packing = p;
-        if (!packing)
-            return psti_fail(err, PST_EFIELD, "fields", NULL,
-                             "\"%.*s\" is not one of dense, padded, ragged",
-                             (int)(len - name_len - 1), eq + 1);
-    }
+    psti_feed_field field = {0};
+    const int rc = eq ? read_packing(eq + 1, len - name_len - 1, &field, err) : 0;
+    if (rc < 0)
+        return rc;
     for (int i = 0; i < count; i++)
         if (strlen(source[i].info.name) == name_len &&
-            memcmp(source[i].info.name, word, name_len) == 0)
-            return add(choice, i, packing, err);
+            memcmp(source[i].info.name, word, name_len) == 0) {
+            field.source = i;
+            return add(choice, field, err);
+        }
     char names[256];
     list_names(source, count, names, sizeof names);
     return psti_fail(err, PST_EFIELD, "fields", NULL,

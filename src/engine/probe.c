@@ -12,7 +12,7 @@
 
 enum {
     KEEP = 4 << 20,   /* bytes that work and kit may hold between samples, as a worker's */
-    STORE = 128 << 20 /* most for kept pictures of a group */
+    STORE = 128 << 20 /* for kept pictures of a group; more where one sample alone is larger */
 };
 
 /* A sample's pictures in decoded form, in the store. */
@@ -150,6 +150,19 @@ static int steps(probe *p, bool decoded_only)
     return rc < 0 ? rc : 0;
 }
 
+/* Outputs larger than the ring, whole volumes, get one that they fit into. */
+static void ring_grow(probe *p, size_t bytes)
+{
+    uint8_t *larger = psti_pages_alloc(PSTI_MEM_ENGINE, bytes);
+    if (!larger)
+        return;
+    memset(larger, 0, bytes);
+    psti_pages_free(PSTI_MEM_ENGINE, p->ring, p->ring_bytes);
+    p->ring = larger;
+    p->ring_bytes = bytes;
+    p->ring_at = 0;
+}
+
 static uint8_t *ring_take(probe *p, size_t bytes)
 {
     if (bytes > p->ring_bytes)
@@ -171,10 +184,15 @@ static void keep_augmented(probe *p, probe_cost *c)
         const psti_field *field = psti_work_field(p->work, i);
         if (!p->inputs[outputs[i].input].bytes || !field || !field->data)
             continue;
-        uint8_t *to = ring_take(p, field->bytes);
-        if (to)
-            memcpy(to, field->data, field->bytes);
-        c->augmented += (double)field->bytes;
+        psti_field copy = *field;
+        if (outputs[i].picture >= 0)
+            psti_field_pack(&copy); /* it may be a view */
+        copy.data = ring_take(p, copy.bytes);
+        if (copy.data && outputs[i].picture >= 0)
+            psti_field_copy(field, &copy);
+        else if (copy.data)
+            memcpy(copy.data, field->data, copy.bytes);
+        c->augmented += (double)copy.bytes;
     }
     c->keep_s = psti_cpu_s() - since;
 }
@@ -197,6 +215,21 @@ static void finish(probe *p, probe_cost *c)
     c->finish_s = psti_cpu_s() - since;
 }
 
+/* Before the clock runs. */
+static void ring_for(probe *p)
+{
+    const psti_plan_output *outputs;
+    const int count = psti_plan_outputs(p->plan, &outputs);
+    for (int i = 0; i < count; i++) {
+        int64_t shape[PST_MAX_RANK];
+        if (!p->inputs[outputs[i].input].bytes)
+            continue;
+        const size_t bytes = psti_work_shape(p->work, i, shape);
+        if (bytes > p->ring_bytes)
+            ring_grow(p, bytes);
+    }
+}
+
 static void from_encoded(probe *p, int64_t id, uint64_t epoch, probe_cost *c)
 {
     const psti_rng_key key = key_of(p, id, epoch);
@@ -212,6 +245,7 @@ static void from_encoded(probe *p, int64_t id, uint64_t epoch, probe_cost *c)
         c->rc = steps(p, false);
     c->crop_s = psti_cpu_s() - since;
     if (c->rc == 0) {
+        ring_for(p);
         finish(p, c);
         keep_augmented(p, c);
     }
@@ -220,17 +254,33 @@ static void from_encoded(probe *p, int64_t id, uint64_t epoch, probe_cost *c)
 
 /* ---- by way of the decoded form -------------------------------------------------------------- */
 
+/* Room for all that the decoded stages make of a sample; the first one of a group always has it. */
+static int store_room(probe *p)
+{
+    const int count = psti_plan_decoded_pictures(p->plan);
+    size_t bytes = 0;
+    for (int i = 0; i < count; i++) {
+        psti_field field = psti_work_decoded(p->work, i).field;
+        psti_field_pack(&field);
+        bytes += field.bytes + 128;
+    }
+    if (bytes <= p->store.cap - p->store_at)
+        return 0;
+    return p->store_at ? -ENOSPC : psti_buf_need(PSTI_MEM_ENGINE, &p->store, bytes);
+}
+
 /* Copies what the decoded stages made into the store. */
 static int keep_decoded(probe *p, kept *k, probe_cost *c)
 {
     const int count = psti_plan_decoded_pictures(p->plan);
+    const int rc = store_room(p);
+    if (rc < 0)
+        return rc;
     for (int i = 0; i < count; i++) {
         const psti_decoded made = psti_work_decoded(p->work, i);
         k->picture[i] = made;
         psti_field *field = &k->picture[i].field;
         psti_field_pack(field);
-        if (field->bytes + 128 > STORE - p->store_at)
-            return -ENOSPC;
         field->data = p->store.data + p->store_at;
         psti_field_copy(&made.field, field);
         p->store_at += (field->bytes + 127) & ~(size_t)63;

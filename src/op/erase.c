@@ -179,11 +179,10 @@ static void put(uint8_t *dst, int dtype, float value)
 
 /* Every channel in turn, row by row: the order of the noise, whatever the layout. */
 static void overlay(const void *p, const psti_draw *draw, const psti_finish *finish,
-                    const psti_field *in, uint8_t *dst)
+                    const psti_field *in, const psti_pitch *pitch, uint8_t *dst)
 {
     const erase_params *params = p;
-    const size_t rows = (size_t)in->shape[0], cols = (size_t)in->shape[1],
-                 channels = (size_t)in->shape[2], element = psti_dtype_bytes(finish->dtype);
+    const size_t channels = (size_t)in->shape[2], element = psti_dtype_bytes(finish->dtype);
     const size_t top = (size_t)draw->v[TOP], left = (size_t)draw->v[LEFT];
     const bool planar = finish->layout == PST_NCHW;
     const size_t step = element * (planar ? 1 : channels);
@@ -195,7 +194,7 @@ static void overlay(const void *p, const psti_draw *draw, const psti_finish *fin
         const float value = (float)params->value.v[params->value.count > 1 ? c : 0];
         for (size_t y = top; y < top + (size_t)draw->v[ROWS]; y++) {
             const size_t first =
-                planar ? (c * rows + y) * cols + left : (y * cols + left) * channels + c;
+                y * pitch->row + (planar ? c * pitch->plane + left : left * channels + c);
             uint8_t *at = dst + first * element;
             for (size_t x = 0; x < (size_t)draw->v[COLS]; x++, at += step)
                 put(at, finish->dtype,

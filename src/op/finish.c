@@ -128,12 +128,30 @@ static int float_kernel(int dtype)
     }
 }
 
-/* Rows without gaps between them are one long row. */
-static void picture_extent(const psti_field *in, size_t pixel, size_t *rows, size_t *cols)
+psti_pitch psti_pitch_of(const psti_finish *finish, const psti_field *in, const int64_t *box)
+{
+    const int64_t *shape = box ? box : in->shape;
+    if (in->axes == PSTI_AXES_VOLUME) {
+        const size_t row = (size_t)shape[3], plane = row * (size_t)shape[2];
+        return (psti_pitch){row, plane, plane * (size_t)shape[1]};
+    }
+    const size_t channels = (size_t)in->shape[2];
+    if (in->axes == PSTI_AXES_WAVE) /* one column, which is no dimension of the box */
+        return (psti_pitch){.row = channels > 1 && box ? (size_t)box[1] : channels};
+    const bool planar = finish->layout == PST_NCHW;
+    const size_t cols = (size_t)shape[box && planar ? 2 : 1];
+    if (planar)
+        return (psti_pitch){cols, cols * (size_t)shape[box ? 1 : 0], 0};
+    return (psti_pitch){.row = cols * channels};
+}
+
+/* Rows without gaps between them, here and there, are one long row. */
+static void picture_extent(const psti_field *in, size_t pixel, bool gaps, size_t *rows,
+                           size_t *cols)
 {
     *rows = (size_t)in->shape[0];
     *cols = (size_t)in->shape[1];
-    if (in->stride == *cols * pixel) {
+    if (in->stride == *cols * pixel && !gaps) {
         *cols *= *rows;
         *rows = 1;
     }
@@ -141,19 +159,19 @@ static void picture_extent(const psti_field *in, size_t pixel, size_t *rows, siz
 
 /* u8 pictures through a kernel, row by row. */
 static void write_picture(const psti_finish *finish, const psti_field *in, psti_convert_fn *kernel,
-                          size_t element, uint8_t *dst)
+                          const psti_pitch *pitch, uint8_t *dst)
 {
     const size_t channels = (size_t)in->shape[2];
-    const bool planar = finish->layout == PST_NCHW;
+    const size_t row = (size_t)in->shape[1] * (finish->layout == PST_NCHW ? 1 : channels);
+    const size_t step = pitch->row * psti_dtype_bytes(finish->dtype);
     const psti_convert how = {.channels = (int)channels,
                               .scale = finish->scale,
                               .bias = finish->bias,
-                              .plane = (size_t)in->shape[0] * (size_t)in->shape[1]};
+                              .plane = pitch->plane};
     size_t rows, cols;
-    picture_extent(in, channels, &rows, &cols);
+    picture_extent(in, channels, pitch->row != row, &rows, &cols);
     for (size_t y = 0; y < rows; y++)
-        kernel(&how, in->data + y * in->stride, cols,
-               dst + y * cols * element * (planar ? 1 : channels));
+        kernel(&how, in->data + y * in->stride, cols, dst + y * step);
 }
 
 static uint16_t value_at(const psti_field *in, const uint8_t *row, size_t i)
@@ -178,7 +196,8 @@ void psti_finish_class(uint16_t value, int dtype, uint8_t *dst)
 }
 
 /* Integers to integers, any channel count. Order of dimensions as asked for. */
-static void write_integers(const psti_finish *finish, const psti_field *in, uint8_t *dst)
+static void write_integers(const psti_finish *finish, const psti_field *in, const psti_pitch *pitch,
+                           uint8_t *dst)
 {
     const size_t rows = (size_t)in->shape[0], cols = (size_t)in->shape[1],
                  channels = (size_t)in->shape[2];
@@ -188,35 +207,37 @@ static void write_integers(const psti_finish *finish, const psti_field *in, uint
         const uint8_t *row = in->data + y * in->stride;
         for (size_t i = 0; i < cols * channels; i++) {
             const size_t x = i / channels, c = i % channels;
-            const size_t at = planar ? (c * rows + y) * cols + x : y * cols * channels + i;
+            const size_t at = y * pitch->row + (planar ? c * pitch->plane + x : i);
             psti_finish_class(value_at(in, row, i), finish->dtype, dst + at * element);
         }
     }
 }
 
-static void write_same(const psti_field *in, size_t pixel, uint8_t *dst)
+static void write_same(const psti_field *in, const psti_pitch *pitch, uint8_t *dst)
 {
+    const size_t pixel = psti_pixel_bytes(in), step = pitch->row * psti_dtype_bytes(in->dtype);
     size_t rows, cols;
-    picture_extent(in, pixel, &rows, &cols);
+    picture_extent(in, pixel, step != (size_t)in->shape[1] * pixel, &rows, &cols);
     for (size_t y = 0; y < rows; y++)
-        memcpy(dst + y * cols * pixel, in->data + y * in->stride, cols * pixel);
+        memcpy(dst + y * step, in->data + y * in->stride, cols * pixel);
 }
 
-void psti_finish_write(const psti_finish *finish, const psti_field *in, uint8_t *dst)
+void psti_finish_write(const psti_finish *finish, const psti_field *in, const psti_pitch *pitch,
+                       uint8_t *dst)
 {
     const psti_kernels *kernels = psti_kernels_get();
     const bool planar = finish->layout == PST_NCHW && in->shape[2] > 1;
     const int to = float_kernel(finish->dtype);
     if (in->axes != PSTI_AXES_PICTURE)
-        psti_finish_values(finish, in, dst);
+        psti_finish_values(finish, in, pitch, dst);
     else if (to >= 0)
-        write_picture(finish, in, planar ? kernels->planar[to] : kernels->interleaved[to],
-                      psti_dtype_bytes(finish->dtype), dst);
+        write_picture(finish, in, planar ? kernels->planar[to] : kernels->interleaved[to], pitch,
+                      dst);
     else if (finish->dtype == in->dtype && !planar)
-        write_same(in, psti_pixel_bytes(in), dst);
+        write_same(in, pitch, dst);
     else if (finish->dtype == PST_U8 && in->dtype == PST_U8)
-        write_picture(finish, in, kernels->planar_u8, 1, dst);
+        write_picture(finish, in, kernels->planar_u8, pitch, dst);
     else
-        write_integers(finish, in, dst);
+        write_integers(finish, in, pitch, dst);
     kernels->settle();
 }

@@ -128,6 +128,7 @@ size_t psti_op_ctx_bytes(const psti_op_ctx *ctx);
 void psti_op_ctx_trim(psti_op_ctx *ctx, size_t keep);
 
 struct psti_finish;
+struct psti_pitch;
 
 typedef struct psti_op {
     const char *name;
@@ -175,10 +176,11 @@ typedef struct psti_op {
     int (*run)(const void *params, const psti_draw *draw, psti_op_ctx *ctx, const psti_field *in,
                psti_field *out, pst_error *err);
     /* In place of run where the op stands behind normalize or to that make floats: writes what it
-     * changes over what finish has written for the picture `in` to dst. NULL: the op cannot stand
-     * there unless it only moves values. Worker thread; must not block or allocate. */
+     * changes over what finish has written for the picture `in` to dst, with this pitch. NULL: the
+     * op cannot stand there unless it only moves values. Worker thread; must not block or allocate.
+     */
     void (*overlay)(const void *params, const psti_draw *draw, const struct psti_finish *finish,
-                    const psti_field *in, uint8_t *dst);
+                    const psti_field *in, const struct psti_pitch *pitch, uint8_t *dst);
 } psti_op;
 
 /* Completes what the op's infer or decide said of a size: without PSTI_OP_RETYPES all but rows,
@@ -223,9 +225,19 @@ int psti_normalize_values(const psti_normalize_params *params, psti_list *mean, 
                           pst_error *err);
 
 void psti_finish_init(psti_finish *finish);
-/* Writes one field, densely packed, to dst (64-byte aligned not required). dst must hold rows *
- * cols * channels * dtype bytes. */
-void psti_finish_write(const psti_finish *finish, const psti_field *in, uint8_t *dst);
+
+/* How the memory that a field is written into is laid out, in elements: what lies between the first
+ * ones of two rows, of two planes (channels of a picture that come one after the other) and of two
+ * channels of a volume. */
+typedef struct psti_pitch {
+    size_t row, plane, channel;
+} psti_pitch;
+/* Of a box, which has the dimensions of what comes out in their order; NULL: of the field itself,
+ * densely packed. An image's channels, where they come last, must be the box's. */
+psti_pitch psti_pitch_of(const psti_finish *finish, const psti_field *in, const int64_t *box);
+/* Writes one field to dst (64-byte aligned not required), which must hold what the pitch says. */
+void psti_finish_write(const psti_finish *finish, const psti_field *in, const psti_pitch *pitch,
+                       uint8_t *dst);
 
 /* ---- batch ops: mixup and cutmix, done on a full batch -----------------------------------------
  */

@@ -49,7 +49,8 @@ const uint8_t *psti_pixel_at(const psti_field *field, int64_t row, int64_t col);
 /* A class as the type that masks are delivered in; one too large becomes the largest there is. */
 void psti_finish_class(uint16_t value, int dtype, uint8_t *dst);
 /* psti_finish_write of what is no picture. */
-void psti_finish_values(const psti_finish *finish, const psti_field *in, uint8_t *dst);
+void psti_finish_values(const psti_finish *finish, const psti_field *in, const psti_pitch *pitch,
+                        uint8_t *dst);
 
 /* ---- resample.c ------------------------------------------------------------------------------ */
 

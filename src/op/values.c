@@ -124,22 +124,26 @@ static void write_row(const psti_finish *finish, const psti_field *in, const spa
         write_floats(from, wide ? 0x1p-15f : 1, finish->dtype, dst);
 }
 
-static void write_volume(const psti_finish *finish, const psti_field *in, uint8_t *dst)
+static void write_volume(const psti_finish *finish, const psti_field *in, const psti_pitch *pitch,
+                         uint8_t *dst)
 {
-    const size_t row = (size_t)in->shape[3] * psti_dtype_bytes(finish->dtype);
+    const size_t element = psti_dtype_bytes(finish->dtype);
     span from = {.step = in->step[3], .count = in->shape[3], .dtype = in->dtype};
     for (int64_t c = 0; c < in->shape[0]; c++)
         for (int64_t z = 0; z < in->shape[1]; z++)
-            for (int64_t y = 0; y < in->shape[2]; y++, dst += row) {
+            for (int64_t y = 0; y < in->shape[2]; y++) {
+                const size_t at =
+                    (size_t)c * pitch->channel + (size_t)z * pitch->plane + (size_t)y * pitch->row;
                 from.at = in->data + c * in->step[0] + z * in->step[1] + y * in->step[2];
-                write_row(finish, in, &from, dst);
+                write_row(finish, in, &from, dst + at * element);
             }
 }
 
-void psti_finish_values(const psti_finish *finish, const psti_field *in, uint8_t *dst)
+void psti_finish_values(const psti_finish *finish, const psti_field *in, const psti_pitch *pitch,
+                        uint8_t *dst)
 {
     if (in->axes == PSTI_AXES_VOLUME) {
-        write_volume(finish, in, dst);
+        write_volume(finish, in, pitch, dst);
         return;
     }
     /* Rows without gaps are one long row. */
@@ -147,8 +151,8 @@ void psti_finish_values(const psti_finish *finish, const psti_field *in, uint8_t
                  .step = (ptrdiff_t)psti_dtype_bytes(in->dtype),
                  .count = in->shape[1] * in->shape[2],
                  .dtype = in->dtype};
-    const bool dense = psti_field_dense(in);
-    const size_t row = (size_t)from.count * psti_dtype_bytes(finish->dtype);
+    const bool dense = psti_field_dense(in) && pitch->row == (size_t)from.count;
+    const size_t row = pitch->row * psti_dtype_bytes(finish->dtype);
     if (dense)
         from.count *= in->shape[0];
     for (int64_t y = 0; y < (dense ? 1 : in->shape[0]); y++, dst += row, from.at += in->stride)

@@ -220,27 +220,44 @@ size_t psti_work_shape(const psti_work *work, int output, int64_t shape[PST_MAX_
 }
 
 /* The op that stands behind finish, where it acts. */
-static void lay_over(const psti_work *work, int picture, const psti_finish *finish, uint8_t *dst)
+static void lay_over(const psti_work *work, int picture, const psti_finish *finish,
+                     const psti_pitch *pitch, uint8_t *dst)
 {
     const int s = work->plan->pictures[picture].overlay;
     if (s < 0 || !psti_work_at(work, s, picture)->draw.act)
         return;
     const psti_stage *stage = &work->plan->stages[s];
     stage->type.op->overlay(stage->params, &psti_work_at(work, s, picture)->draw, finish,
-                            &work->shots[picture].now, dst);
+                            &work->shots[picture].now, pitch, dst);
+}
+
+psti_finish psti_output_finish(const psti_plan_output *out, const psti_field *field)
+{
+    psti_finish finish = out->finish;
+    if (field->axes == PSTI_AXES_PICTURE)
+        finish.channels = (int)field->shape[2];
+    return finish;
 }
 
 void psti_work_finish(const psti_work *work, psti_kit *kit, int output, uint8_t *dst)
+{
+    psti_work_finish_in(work, kit, output, NULL, dst);
+}
+
+void psti_work_finish_in(const psti_work *work, psti_kit *kit, int output, const int64_t *box,
+                         uint8_t *dst)
 {
     const uint64_t start = psti_now_ns();
     const psti_plan_output *out = &work->plan->outputs[output];
     const psti_field *field = psti_work_field(work, output);
     if (out->picture >= 0) {
-        psti_finish finish = out->finish;
-        if (field->axes == PSTI_AXES_PICTURE)
-            finish.channels = (int)field->shape[2];
-        psti_finish_write(&finish, field, dst);
-        lay_over(work, out->picture, &finish, dst);
+        const psti_finish finish = psti_output_finish(out, field);
+        const psti_pitch pitch = psti_pitch_of(&finish, field, box);
+        psti_finish_write(&finish, field, &pitch, dst);
+        lay_over(work, out->picture, &finish, &pitch, dst);
+    } else if (box) {
+        psti_box_copy(dst, box, field->data, field->shape, out->rank,
+                      psti_dtype_bytes(field->dtype));
     } else if (field->bytes) {
         memcpy(dst, field->data, field->bytes);
     }

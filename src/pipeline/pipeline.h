@@ -229,11 +229,32 @@ const psti_field *psti_work_field(const psti_work *work, int output);
 size_t psti_work_shape(const psti_work *work, int output, int64_t shape[PST_MAX_RANK]);
 /* Writes output i packed to dst (psti_work_shape's size). */
 void psti_work_finish(const psti_work *work, psti_kit *kit, int output, uint8_t *dst);
+/* The same into the first corner of a box of its rank that is as large or larger; NULL: packed.
+ * Where an image's channels come last they are the box's. */
+void psti_work_finish_in(const psti_work *work, psti_kit *kit, int output, const int64_t *box,
+                         uint8_t *dst);
+
+/* An output as it waits for its batch: what comes out, packed, or what finish makes it of. */
+typedef struct psti_parcel {
+    bool finished;
+    size_t bytes;                /* that waiting takes */
+    int64_t shape[PST_MAX_RANK]; /* of what comes out */
+    psti_field field;            /* not finished: what finish reads, without gaps */
+} psti_parcel;
+/* Describes it; writes it to dst; writes what comes out of it, which lies in src, as
+ * psti_work_finish_in does. Finished parcels may also be made by hand. */
+void psti_work_parcel(const psti_work *work, int output, psti_parcel *out);
+void psti_work_pack(const psti_work *work, psti_kit *kit, int output, psti_parcel *parcel,
+                    uint8_t *dst);
+void psti_plan_unpack(const psti_plan *plan, psti_kit *kit, int output, const psti_parcel *parcel,
+                      const uint8_t *src, const int64_t *box, uint8_t *dst);
 /* First damaged row that decoding found for input i (remember it), PSTI_ROWS_SOUND, or -1 when it
  * need not be remembered. */
 int64_t psti_work_damage(const psti_work *work, int input);
 /* Lets go of buffers larger than keep bytes in all, and of the inputs. */
 void psti_work_clear(psti_work *work, psti_kit *kit, size_t keep);
+/* The same for buffers alone, of a work that was started and has run nothing yet. */
+void psti_work_trim(psti_work *work, psti_kit *kit, size_t keep);
 /* Bytes that work and kit hold now. */
 size_t psti_work_bytes(const psti_work *work, const psti_kit *kit);
 

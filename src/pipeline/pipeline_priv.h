@@ -401,6 +401,8 @@ static inline psti_step *psti_work_at(const psti_work *work, int stage, int pict
 /* Grows a window to cover what the draw reads; one without rows is empty (decide.c). */
 void psti_window_grow(psti_window *window, const psti_draw *draw);
 /* The dimensions in which a field of this size is delivered; returns how many (outputs.c). */
+/* The finish of an output for the field at hand. */
+psti_finish psti_output_finish(const psti_plan_output *out, const psti_field *field);
 int psti_shape_of(int layout, const psti_geom *geom, int64_t shape[PST_MAX_RANK]);
 /* Makes every decision that sizes allow and says what to decode (decide.c). Headers have been read.
  */

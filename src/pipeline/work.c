@@ -438,14 +438,19 @@ static bool free_largest(psti_work *work)
     return most != NULL;
 }
 
+void psti_work_trim(psti_work *work, psti_kit *kit, size_t keep)
+{
+    while (psti_work_bytes(work, kit) > keep && free_largest(work))
+        continue;
+    if (kit && psti_work_bytes(work, kit) > keep)
+        psti_op_ctx_trim(&kit->ops, keep);
+}
+
 void psti_work_clear(psti_work *work, psti_kit *kit, size_t keep)
 {
     if (kit && kit->open && work->kit_id == kit->id && work->kit_opened == kit->opened)
         psti_kit_close(kit);
     work->plan = NULL;
     work->kit_id = 0;
-    while (psti_work_bytes(work, kit) > keep && free_largest(work))
-        continue;
-    if (kit && psti_work_bytes(work, kit) > keep)
-        psti_op_ctx_trim(&kit->ops, keep);
+    psti_work_trim(work, kit, keep);
 }

@@ -161,11 +161,23 @@ fail:
     return NULL;
 }
 
+void *pages_take(const psti_feed_hooks *hooks, size_t bytes, bool kept)
+{
+    return hooks->take ? hooks->take(hooks->user, bytes, kept)
+                       : psti_pages_alloc(PSTI_MEM_BATCH, bytes);
+}
+
+void pages_give(const psti_feed_hooks *hooks, void *base, size_t bytes)
+{
+    if (!hooks->give)
+        psti_pages_free(PSTI_MEM_BATCH, base, bytes);
+    else if (base)
+        hooks->give(hooks->user, base, bytes);
+}
+
 int block_pages(pst_batch *block, size_t bytes, bool kept)
 {
-    const psti_feed_hooks *hooks = &block->ring->hooks;
-    block->base = hooks->take ? hooks->take(hooks->user, bytes, kept)
-                              : psti_pages_alloc(PSTI_MEM_BATCH, bytes);
+    block->base = pages_take(&block->ring->hooks, bytes, kept);
     if (!block->base)
         return -ENOMEM;
     block->bytes = bytes;
@@ -176,11 +188,7 @@ void block_free(pst_batch *block)
 {
     if (!block)
         return;
-    const psti_feed_hooks *hooks = &block->ring->hooks;
-    if (!hooks->give)
-        psti_pages_free(PSTI_MEM_BATCH, block->base, block->bytes);
-    else if (block->base)
-        hooks->give(hooks->user, block->base, block->bytes);
+    pages_give(&block->ring->hooks, block->base, block->bytes);
     psti_free(block->ids);
     psti_free(block->positions);
     psti_free(block->starts);

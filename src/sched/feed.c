@@ -93,10 +93,20 @@ static uint64_t ring_bytes(const psti_feed *feed, int depth)
     return feed->layout.bytes * (uint64_t)ring_blocks(feed, depth);
 }
 
+static bool has_volumes(const psti_feed *feed)
+{
+    for (int i = 0; i < feed->outputs; i++)
+        if (feed->out[i].kind == PST_VOLUME)
+            return true;
+    return false;
+}
+
 /* As deep a ring as asked for, less if bytes are short. */
 static int open_ring_locked(psti_feed *feed, pst_error *err)
 {
     psti_pool *pool = feed->pool;
+    feed->voluminous = has_volumes(feed);
+    pool->voluminous += feed->voluminous;
     const uint64_t listing = psti_dataset_bytes(feed->spec.data);
     feed->fixed_most = ring_bytes(feed, feed->spec.ready_depth) + listing;
     for (int depth = feed->spec.ready_depth; depth >= 1; depth--) {
@@ -234,8 +244,11 @@ void psti_feed_close(psti_feed *feed)
     }
     record_free_all(feed);
     pool->stagers -= feed->stages;
+    pool->voluminous -= feed->voluminous;
     pool_fixed_give_locked(pool, feed->fixed_bytes);
     pool_pump_locked(pool); /* others may have waited for what it had chosen */
+    if (!pool->feeds && pool->extra_held)
+        pthread_cond_broadcast(&pool->work); /* nobody needs it any more */
     pthread_mutex_unlock(&pool->lock);
     if (feed->ring)
         ring_unref(feed->ring);

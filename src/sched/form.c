@@ -18,9 +18,13 @@ uint64_t psti_cache_auto_work(uint64_t memory_bytes)
     return half < AUTO_WORK_LEAST ? AUTO_WORK_LEAST : half > AUTO_WORK_MOST ? AUTO_WORK_MOST : half;
 }
 
+/* Volumes are far larger than pictures, and a worker has one of them in hand at a time: where there
+ * is much memory they have more of it. */
 static uint64_t auto_work(const psti_pool *pool)
 {
-    return psti_cache_auto_work(pool->budget.limit);
+    const uint64_t usual = psti_cache_auto_work(pool->budget.limit);
+    const uint64_t most = pool->budget.limit / 4;
+    return pool->voluminous && most > usual ? most : usual;
 }
 
 /* auto: kept back for jobs that are opened later; as much again as those open now have. */
@@ -50,6 +54,8 @@ uint64_t pool_budget_for(const psti_pool *pool, uint64_t fixed, uint64_t rest)
 {
     if (!pool->cache_auto)
         return fixed + rest + pool->cache_limit;
+    if (pool->voluminous && rest > AUTO_WORK_MOST)
+        return 4 * rest;
     return rest > AUTO_WORK_LEAST && rest > fixed ? 2 * rest : fixed + rest;
 }
 

@@ -222,6 +222,7 @@ static uint64_t bytes_of(const psti_work *work)
 static bool hand_in_locked(worker *w, task *t)
 {
     psti_pool *pool = w->pool;
+    t->extra += held_pass_locked(w); /* it goes with the work */
     const uint64_t need = bytes_of(w->work);
     const uint64_t more = need > t->extra ? need - t->extra : 0;
     psti_work *spare = pool->spare_count ? pool->spare[pool->spare_count - 1] : psti_work_new();
@@ -337,6 +338,7 @@ bool lane_leaves(worker *w, task *t)
 void lane_resume(worker *w, task *t)
 {
     psti_pool *pool = w->pool;
+    held_drop(w);
     psti_work_clear(w->work, &w->kit, 0);
     pthread_mutex_lock(&pool->lock);
     pool->spare[pool->spare_count++] = w->work;

@@ -10,7 +10,7 @@ static const double STRAGGLES = 4; /* times what samples take on average */
 
 /* Makes a complete batch ready. The caller is the one that completed it, so nobody else writes to
  * it. */
-static void seal_and_publish(psti_feed *feed, pst_batch *block)
+static void seal_and_publish(worker *w, psti_feed *feed, pst_batch *block)
 {
     pst_error err;
     psti_error_clear(&err);
@@ -19,13 +19,14 @@ static void seal_and_publish(psti_feed *feed, pst_batch *block)
         if (feed->layout.dense)
             block_seal(block, feed, NULL);
         else
-            rc = gather_seal(block, feed, &err);
+            rc = gather_seal(block, feed, w, &err);
     }
     const int mix = psti_plan_mix_stage(feed->spec.plan);
     const uint64_t since = mix >= 0 ? psti_now_ns() : 0;
     if (rc == 0 && mix >= 0)
         mix_batch(feed, block);
     pthread_mutex_lock(&feed->pool->lock);
+    task_count_stages_locked(w, feed);
     if (err.code)
         block->error = err;
     if (rc == 0 && mix >= 0) {
@@ -162,7 +163,7 @@ static void note_straggler_locked(const task *t)
 
 /* What a worker has to do once it let go of the lock. */
 typedef struct errands {
-    record *copy;    /* records whose slot is known */
+    record *write;   /* records whose slot is known */
     pst_batch *seal; /* complete batches */
 } errands;
 
@@ -204,8 +205,8 @@ static void give_slot_locked(run *r, record *rec, errands *todo)
     if (r->feed->layout.dense) {
         rec->block = block;
         rec->slot = slot;
-        rec->next = todo->copy;
-        todo->copy = rec;
+        rec->next = todo->write;
+        todo->write = rec;
     } else {
         block->records[slot] = rec;
         block->gathered += rec->charged;
@@ -242,17 +243,17 @@ static void advance_locked(run *r, errands *todo)
     }
 }
 
-/* Copies records into their slots. Their blocks stay, since they are not filled yet. */
-static void copy_records(psti_feed *feed, errands *todo)
+/* Writes records into their slots. Their blocks stay, since they are not filled yet. */
+static void write_records(worker *w, psti_feed *feed, errands *todo)
 {
-    if (!todo->copy)
+    if (!todo->write)
         return;
-    for (record *rec = todo->copy; rec; rec = rec->next)
-        record_write(rec, feed, rec->block, rec->slot);
+    for (record *rec = todo->write; rec; rec = rec->next)
+        record_write(rec, feed, w, rec->block, rec->slot);
     pthread_mutex_lock(&feed->pool->lock);
-    while (todo->copy) {
-        record *rec = todo->copy;
-        todo->copy = rec->next;
+    while (todo->write) {
+        record *rec = todo->write;
+        todo->write = rec->next;
         seal_later(todo, filled_locked(rec->block, 1));
         record_drop_locked(feed, rec);
     }
@@ -260,16 +261,17 @@ static void copy_records(psti_feed *feed, errands *todo)
 }
 
 /* Ends the bookkeeping and does the errands; lets go of the lock. */
-static void settle(psti_feed *feed, run *r, errands *todo)
+static void settle(worker *w, run *r, errands *todo)
 {
+    psti_feed *feed = r->feed;
     seal_later(todo, run_check_end_locked(r));
     pthread_mutex_unlock(&feed->pool->lock);
-    copy_records(feed, todo);
+    write_records(w, feed, todo);
     while (todo->seal) {
         pst_batch *block = todo->seal;
         todo->seal = block->next;
         block->next = NULL;
-        seal_and_publish(feed, block);
+        seal_and_publish(w, feed, block);
     }
 }
 
@@ -304,7 +306,7 @@ static bool queue_direct(worker *w, task *t)
     pthread_mutex_lock(&feed->pool->lock);
     task_count_locked(w, t);
     seal_later(&todo, filled_locked(block, 1));
-    settle(feed, r, &todo);
+    settle(w, r, &todo);
     return true;
 }
 
@@ -332,7 +334,7 @@ static void queue_sample(worker *w, task *t)
         r->cells[t->share % r->cell_count] = (cell){.fate = FATE_STAGED, .record = rec};
         advance_locked(r, &todo);
     }
-    settle(feed, r, &todo);
+    settle(w, r, &todo);
 }
 
 static void queue_bad(worker *w, task *t, const pst_error *err)
@@ -352,7 +354,7 @@ static void queue_bad(worker *w, task *t, const pst_error *err)
             (cell){.fate = FATE_BAD, .error = copy, .position = t->position, .valid = t->valid};
         advance_locked(r, &todo);
     }
-    settle(feed, r, &todo);
+    settle(w, r, &todo);
 }
 
 /* ---- FIXED, CLAIM, HEAP
@@ -375,7 +377,7 @@ static void fixed_sample(worker *w, task *t, const pst_error *err)
     pst_batch *complete = filled_locked(block, 1);
     pthread_mutex_unlock(&feed->pool->lock);
     if (complete)
-        seal_and_publish(feed, complete);
+        seal_and_publish(w, feed, complete);
 }
 
 static void claim_sample(worker *w, task *t)
@@ -402,7 +404,7 @@ static void claim_sample(worker *w, task *t)
     pthread_mutex_lock(&feed->pool->lock);
     task_count_locked(w, t);
     todo.seal = filled_locked(block, 1);
-    settle(feed, r, &todo);
+    settle(w, r, &todo);
 }
 
 static void heap_sample(worker *w, task *t)
@@ -429,7 +431,7 @@ static void heap_sample(worker *w, task *t)
         if (rc < 0)
             not_staged_locked(r, rc);
     }
-    settle(feed, r, &todo);
+    settle(w, r, &todo);
 }
 
 static void unordered_bad(worker *w, task *t, pst_error *err)
@@ -451,7 +453,7 @@ static void unordered_bad(worker *w, task *t, pst_error *err)
         run_settled_locked(r, 1);
         run_fail_locked(r, err);
     }
-    settle(feed, r, &todo);
+    settle(w, r, &todo);
 }
 
 void place_sample(worker *w, task *t)

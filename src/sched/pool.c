@@ -45,7 +45,9 @@ bool pool_fixed_take_locked(psti_pool *pool, uint64_t bytes)
             task_shed_locked(pool, NULL);
             there = psti_budget_try(&pool->budget, bytes);
         }
-        if (!there && !pool_moves_locked(pool)) {
+        if (!there && pool->extra_held)
+            pthread_cond_broadcast(&pool->work); /* idle workers hold it */
+        else if (!there && !pool_moves_locked(pool)) {
             /* What waits for its consumer is in the way, and that may be this thread. */
             psti_budget_force(&pool->budget, bytes);
             there = true;
@@ -109,6 +111,8 @@ int pool_extra_take(psti_pool *pool, uint64_t bytes, pst_error *err)
             pool->extra += bytes;
             break;
         }
+        if (pool->extra_held)
+            pthread_cond_broadcast(&pool->work); /* idle workers hold it */
         pthread_cond_wait(&pool->room, &pool->lock);
     }
     pool->tickets_served++;
@@ -240,6 +244,8 @@ static void *work_loop(void *arg)
         send_ahead_locked(pool);
         task *t = tuner_lets_work_locked(pool) ? turn_take_locked(pool, w) : NULL;
         if (!t && task_make_epoch_locked(pool)) /* this very look may have asked for one */
+            continue;
+        if (!t && held_drop_unwelcome_locked(w))
             continue;
         if (!t) {
             const uint64_t since = pool->reading ? psti_now_ns() : 0;

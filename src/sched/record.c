@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Records: finished samples in engine memory, waiting for their slot (strict order with skips) or
- * for the rest of their batch (no fixed shape). gather_seal writes a complete batch of records
- * once, with strides known. Filled and written by workers, kept on a free list. */
+ * Records: prepared samples in engine memory, waiting for their slot (strict order with skips) or
+ * for the rest of their batch (no fixed shape). They hold parcels, see pipeline.h; finish writes
+ * those into the batch once its strides are known. A batch of one has nobody to wait for, so its
+ * record is the batch already, but for the header. Filled and written by workers, kept on a free
+ * list. */
 #include <errno.h>
 #include <string.h>
 
@@ -17,16 +19,21 @@ static size_t align_up(size_t n)
 record *record_take_locked(psti_feed *feed)
 {
     record *rec = feed->free_records;
+    const size_t slices = (size_t)feed->outputs * sizeof *rec->out;
     if (rec)
         feed->free_records = rec->next;
     else
-        rec = psti_calloc(PSTI_MEM_SCHED, 1, sizeof *rec);
+        rec = psti_calloc(PSTI_MEM_SCHED, 1, sizeof *rec + slices);
     return rec;
 }
 
 static void let_go_locked(psti_feed *feed, record *rec)
 {
     psti_buf_free(&rec->data);
+    if (rec->base)
+        pages_give(&feed->ring->hooks, rec->base, rec->base_bytes);
+    rec->base = NULL;
+    rec->base_bytes = 0;
     feed->pool->staged -= rec->charged;
     rec->charged = 0;
 }
@@ -34,7 +41,8 @@ static void let_go_locked(psti_feed *feed, record *rec)
 /* Kept for the next sample, but for its memory where that is scarce. */
 void record_drop_locked(psti_feed *feed, record *rec)
 {
-    if (rec->data.cap > (8u << 20) || feed->pool->staged > pool_staged_max_locked(feed->pool) / 2)
+    if (rec->data.cap > (8u << 20) || rec->charged > rec->data.cap || rec->base ||
+        feed->pool->staged > pool_staged_max_locked(feed->pool) / 2)
         let_go_locked(feed, rec);
     rec->next = feed->free_records;
     feed->free_records = rec;
@@ -53,111 +61,97 @@ void record_free_all(psti_feed *feed)
 /* A record was filled: counts its memory, and learns how large samples are. */
 void record_count_locked(psti_feed *feed, record *rec)
 {
-    feed->pool->staged += rec->data.cap - rec->charged;
-    rec->charged = rec->data.cap;
+    const size_t bytes = rec->data.cap + rec->base_bytes;
+    feed->pool->staged += bytes - rec->charged;
+    rec->charged = bytes;
     feed->stage_sample += ((double)rec->charged - feed->stage_sample) / 8;
 }
 
-/* Sizes of every output of the sample at hand. */
-static int measure(record *rec, psti_feed *feed, const task *t, worker *w, size_t *total)
-{
-    size_t at = 0;
-    for (int i = 0; i < feed->outputs; i++) {
-        if (output_read(feed, i)) {
-            rec->bytes[i] = psti_work_shape(w->work, i, rec->shape[i]);
-        } else {
-            const int rc = value_bytes(feed, i, t, &rec->bytes[i]);
-            if (rc < 0)
-                return rc;
-            const size_t size = psti_dtype_bytes(feed->out[i].dtype);
-            if (feed->out[i].rank > 1) /* then it is known */
-                memcpy(rec->shape[i], feed->out[i].shape, sizeof rec->shape[i]);
-            else
-                rec->shape[i][0] = (int64_t)(rec->bytes[i] / (size ? size : 1));
-        }
-        rec->offset[i] = at;
-        at += align_up(rec->bytes[i]);
-    }
-    *total = at;
-    return 0;
-}
-
-int record_fill(record *rec, psti_feed *feed, const task *t, worker *w, uint64_t most)
-{
-    size_t total;
-    int rc = measure(rec, feed, t, w, &total);
-    if (rc == 0 && total > most)
-        rc = PST_EBUDGET;
-    if (rc < 0 || (rc = psti_buf_need(PSTI_MEM_SCHED, &rec->data, total)) < 0)
-        return rc;
-    const double clock = worker_begin(w);
-    for (int i = 0; i < feed->outputs; i++) {
-        uint8_t *dst = rec->data.data + rec->offset[i];
-        if (output_read(feed, i))
-            psti_work_finish(w->work, &w->kit, i, dst);
-        else
-            value_write(feed, i, t, dst);
-    }
-    worker_end(w, clock);
-    rec->id = t->id;
-    rec->position = t->position;
-    rec->share = t->share;
-    rec->start = t->start;
-    rec->number = t->number;
-    rec->valid = t->valid;
-    return 0;
-}
-
-/* Copies a record into its slot of a dense batch. */
-void record_write(const record *rec, psti_feed *feed, pst_batch *block, int slot)
-{
-    for (int i = 0; i < feed->outputs; i++)
-        memcpy(block_slot(block, &feed->layout, i, slot), rec->data.data + rec->offset[i],
-               rec->bytes[i]);
-}
-
-/* ---- gathering a batch of records ---------------------------------------------------------------
+/* ---- where the fields of a batch of records lie ------------------------------------------------
  */
 
-static void largest_shape(const pst_batch *block, int output, pst_field *field)
+/* Records of a batch, and its fields. */
+typedef struct gathering {
+    const psti_feed *feed;
+    record *const *records;
+    int slots;
+    pst_field field[PSTI_OUTPUTS_MAX + EXTRA_FIELDS];
+    size_t bytes; /* of the whole block */
+} gathering;
+
+/* Whether a dimension is a size, which may be rounded up to a multiple: rows, columns and planes,
+ * moments of a recording, and whatever else varies. Channels and features are what they are. */
+static bool is_size(const psti_plan_output *out, int d)
 {
-    for (int d = 0; d < field->rank; d++) {
-        field->shape[d] = 0;
-        for (int i = 0; i < block->slots; i++)
-            if (block->records[i]->shape[output][d] > field->shape[d])
-                field->shape[d] = block->records[i]->shape[output][d];
+    switch (out->kind) {
+    case PST_IMAGE:
+        return d != (out->layout == PST_NCHW ? 0 : 2);
+    case PST_MASK:
+    case PST_VOLUME:
+        return d >= out->rank - (out->rank == 4 ? 3 : 2);
+    case PST_AUDIO:
+        return d == 0;
+    default:
+        return out->shape[d] < 0;
     }
 }
 
-static bool size_of(const pst_batch *block, int output, pst_field *field, size_t *bytes)
+static void largest_shape(const gathering *g, int output, pst_field *field)
 {
-    size_t one = psti_dtype_bytes(field->dtype);
+    const psti_plan_output *out = &g->feed->out[output];
+    const int64_t multiple = g->feed->spec.fields[out->input].multiple;
+    for (int d = 0; d < field->rank; d++) {
+        field->shape[d] = 0;
+        for (int i = 0; i < g->slots; i++)
+            if (g->records[i]->out[output].parcel.shape[d] > field->shape[d])
+                field->shape[d] = g->records[i]->out[output].parcel.shape[d];
+        if (multiple > 1 && is_size(out, d))
+            field->shape[d] = (field->shape[d] + multiple - 1) / multiple * multiple;
+    }
+}
+
+static bool shape_bytes(const int64_t *shape, const pst_field *field, size_t *out)
+{
+    size_t bytes = psti_dtype_bytes(field->dtype);
+    for (int d = 0; d < field->rank; d++)
+        if (!psti_mul(bytes, (size_t)shape[d], &bytes))
+            return false;
+    *out = bytes;
+    return true;
+}
+
+static bool size_of(const gathering *g, int output, pst_field *field, size_t *bytes)
+{
+    size_t one;
     if (field->packing == PST_RAGGED) {
         *bytes = 0;
-        for (int i = 0; i < block->slots; i++)
-            if (!psti_add(*bytes, block->records[i]->bytes[output], bytes))
+        for (int i = 0; i < g->slots; i++)
+            if (!shape_bytes(g->records[i]->out[output].parcel.shape, field, &one) ||
+                !psti_add(*bytes, one, bytes))
                 return false;
         return true;
     }
-    for (int d = 0; d < field->rank; d++)
-        if (!psti_mul(one, (size_t)field->shape[d], &one))
-            return false;
+    if (!shape_bytes(field->shape, field, &one))
+        return false;
     field->slot_bytes = one;
-    return psti_mul(one, (size_t)block->slots, bytes);
+    return psti_mul(one, (size_t)g->slots, bytes);
 }
 
-static int place_fields(pst_batch *block, const psti_feed *feed, pst_field *fields, size_t *total)
+/* Fills g->field and g->bytes. */
+static int place_fields(gathering *g)
 {
-    size_t at = feed->layout.bytes; /* header, id, key, valid and what is dense */
-    const size_t slots = (size_t)block->slots;
-    for (int i = 0; i < feed->outputs; i++) {
-        pst_field *field = &fields[i];
+    const layout *l = &g->feed->layout;
+    memcpy(g->field, l->field, sizeof g->field);
+    size_t at = l->bytes; /* header, id, key, valid and what is dense */
+    const size_t slots = (size_t)g->slots;
+    for (int i = 0; i < g->feed->outputs; i++) {
+        pst_field *field = &g->field[i];
         if (field->packing == PST_DENSE)
             continue;
         if (field->packing == PST_PADDED)
-            largest_shape(block, i, field);
+            largest_shape(g, i, field);
         size_t bytes;
-        if (!size_of(block, i, field, &bytes) || bytes > SIZE_MAX / 4 - at)
+        if (!size_of(g, i, field, &bytes) || bytes > SIZE_MAX / 4 - at)
             return -ENOMEM;
         field->shapes_offset = at;
         at += align_up(slots * (size_t)field->rank * sizeof(int64_t));
@@ -169,71 +163,186 @@ static int place_fields(pst_batch *block, const psti_feed *feed, pst_field *fiel
         field->data_bytes = bytes;
         at += align_up(bytes);
     }
+    g->bytes = at;
+    return 0;
+}
+
+static const int64_t *box_of(const pst_field *field)
+{
+    return field->packing == PST_PADDED ? field->shape : NULL;
+}
+
+/* Where output's slot i begins, and what stands beside it of shapes and offsets. */
+static uint8_t *note_slot(const gathering *g, uint8_t *base, int output, int i, size_t *at)
+{
+    const pst_field *field = &g->field[output];
+    const int64_t *shape = g->records[i]->out[output].parcel.shape;
+    uint8_t *data = base + field->data_offset;
+    if (field->packing != PST_DENSE)
+        memcpy(base + field->shapes_offset + (size_t)i * field->rank * sizeof *shape, shape,
+               field->rank * sizeof *shape);
+    if (field->packing != PST_RAGGED)
+        return data + (size_t)i * field->slot_bytes;
+    size_t bytes = 0;
+    shape_bytes(shape, field, &bytes);
+    int64_t *offsets = (int64_t *)(base + field->offsets_offset) + i;
+    data += *at;
+    offsets[0] = (int64_t)*at;
+    *at += bytes;
+    offsets[1] = (int64_t)*at;
+    return data;
+}
+
+/* ---- filling --------------------------------------------------------------------------------- */
+
+/* What every output of the sample at hand takes while it waits. */
+static int measure(record *rec, psti_feed *feed, const task *t, worker *w, size_t *total)
+{
+    size_t at = 0;
+    for (int i = 0; i < feed->outputs; i++) {
+        slice *out = &rec->out[i];
+        if (output_read(feed, i)) {
+            psti_work_parcel(w->work, i, &out->parcel);
+        } else {
+            const int rc = value_bytes(feed, i, t, &out->parcel.bytes);
+            if (rc < 0)
+                return rc;
+            out->parcel.finished = true;
+            value_shape(&feed->out[i], out->parcel.bytes, out->parcel.shape);
+        }
+        out->offset = at;
+        at += align_up(out->parcel.bytes);
+    }
     *total = at;
     return 0;
 }
 
-/* Copies a packed box of `shape` into the corner of a zeroed box of `outer`. */
-static void copy_box(uint8_t *dst, const uint8_t *src, const int64_t *outer, const int64_t *shape,
-                     int rank, size_t unit)
+static void pack(record *rec, psti_feed *feed, const task *t, worker *w)
 {
-    if (rank == 0) {
-        memcpy(dst, src, unit);
-        return;
+    for (int i = 0; i < feed->outputs; i++) {
+        uint8_t *dst = rec->data.data + rec->out[i].offset;
+        if (output_read(feed, i))
+            psti_work_pack(w->work, &w->kit, i, &rec->out[i].parcel, dst);
+        else
+            value_write(feed, i, t, dst);
     }
-    size_t dst_step = unit, src_step = unit;
-    for (int d = 1; d < rank; d++) {
-        dst_step *= (size_t)outer[d];
-        src_step *= (size_t)shape[d];
-    }
-    if (dst_step == src_step) {
-        memcpy(dst, src, src_step * (size_t)shape[0]);
-        return;
-    }
-    for (int64_t i = 0; i < shape[0]; i++)
-        copy_box(dst + (size_t)i * dst_step, src + (size_t)i * src_step, outer + 1, shape + 1,
-                 rank - 1, unit);
 }
 
-static void write_field(pst_batch *block, int output, const pst_field *field)
+static void write_solo(const gathering *g, const task *t, worker *w, uint8_t *base)
 {
-    int64_t *shapes = (int64_t *)(block->base + field->shapes_offset);
-    int64_t *offsets = (int64_t *)(block->base + field->offsets_offset);
-    uint8_t *data = block->base + field->data_offset;
-    const size_t unit = psti_dtype_bytes(field->dtype);
-    size_t at = 0;
-    for (int i = 0; i < block->slots; i++) {
-        const record *rec = block->records[i];
-        const uint8_t *src = rec->data.data + rec->offset[output];
-        if (field->packing != PST_DENSE)
-            memcpy(shapes + i * field->rank, rec->shape[output],
-                   (size_t)field->rank * sizeof *shapes);
-        if (field->packing == PST_PADDED) {
-            copy_box(data + (size_t)i * field->slot_bytes, src, field->shape, rec->shape[output],
-                     field->rank, unit);
-            continue;
-        }
-        memcpy(data + at, src, rec->bytes[output]);
-        if (field->packing == PST_RAGGED)
-            offsets[i] = (int64_t)at;
-        at += rec->bytes[output];
+    for (int i = 0; i < g->feed->outputs; i++) {
+        size_t at = 0;
+        uint8_t *dst = note_slot(g, base, i, 0, &at);
+        if (output_read(g->feed, i))
+            psti_work_finish_in(w->work, &w->kit, i, box_of(&g->field[i]), dst);
+        else
+            value_write(g->feed, i, t, dst);
     }
-    if (field->packing == PST_RAGGED)
-        offsets[block->slots] = (int64_t)at;
 }
 
-int gather_seal(pst_batch *block, psti_feed *feed, pst_error *err)
+/* The batch of one itself. Pages are zero, so what pads it is there. */
+static int fill_solo(record *rec, psti_feed *feed, const task *t, worker *w, uint64_t most)
 {
-    pst_field fields[PSTI_OUTPUTS_MAX + EXTRA_FIELDS];
-    memcpy(fields, feed->layout.field, sizeof fields);
+    gathering g = {.feed = feed, .records = &rec, .slots = 1};
+    int rc = place_fields(&g);
+    if (rc == 0 && g.bytes > most)
+        rc = PST_EBUDGET;
+    if (rc < 0)
+        return rc;
+    rec->base = pages_take(&feed->ring->hooks, g.bytes, false);
+    if (!rec->base)
+        return -ENOMEM;
+    rec->base_bytes = g.bytes;
+    const double clock = worker_begin(w);
+    write_solo(&g, t, w, rec->base);
+    worker_end(w, clock);
+    return 0;
+}
+
+static int fill_parcels(record *rec, psti_feed *feed, const task *t, worker *w, size_t bytes)
+{
+    const int rc = psti_buf_need(PSTI_MEM_SCHED, &rec->data, bytes);
+    if (rc < 0)
+        return rc;
+    const double clock = worker_begin(w);
+    pack(rec, feed, t, w);
+    worker_end(w, clock);
+    return 0;
+}
+
+int record_fill(record *rec, psti_feed *feed, const task *t, worker *w, uint64_t most)
+{
+    const bool solo = feed->spec.batch == 1 && !feed->layout.dense;
     size_t total;
-    if (place_fields(block, feed, fields, &total) < 0)
-        return psti_fail(err, PST_ELIMIT, "batch", NULL, "a batch of these samples is too large");
-    if (block_pages(block, total, false) < 0)
-        return psti_fail(err, -ENOMEM, "batch", NULL, "no memory for a batch of %.1f MiB",
-                         (double)total / 0x1p20);
+    int rc = measure(rec, feed, t, w, &total);
+    if (rc == 0 && !solo && total > most)
+        rc = PST_EBUDGET;
+    if (rc == 0)
+        rc = solo ? fill_solo(rec, feed, t, w, most) : fill_parcels(rec, feed, t, w, total);
+    if (rc < 0)
+        return rc;
+    rec->id = t->id;
+    rec->position = t->position;
+    rec->share = t->share;
+    rec->start = t->start;
+    rec->number = t->number;
+    rec->valid = t->valid;
+    return 0;
+}
+
+/* ---- writing batches ------------------------------------------------------------------------- */
+
+static void unpack(const record *rec, const psti_feed *feed, worker *w, int output,
+                   const int64_t *box, uint8_t *dst)
+{
+    const slice *out = &rec->out[output];
+    psti_plan_unpack(feed->spec.plan, &w->kit, output, &out->parcel, rec->data.data + out->offset,
+                     box, dst);
+}
+
+/* Writes a record into its slot of a dense batch. */
+void record_write(const record *rec, psti_feed *feed, worker *w, pst_batch *block, int slot)
+{
+    const double clock = worker_begin(w);
     for (int i = 0; i < feed->outputs; i++)
-        write_field(block, i, &fields[i]);
-    block_seal(block, feed, fields);
+        unpack(rec, feed, w, i, NULL, block_slot(block, &feed->layout, i, slot));
+    worker_end(w, clock);
+}
+
+static void write_records(const gathering *g, worker *w, uint8_t *base)
+{
+    const double clock = worker_begin(w);
+    for (int i = 0; i < g->feed->outputs; i++) {
+        size_t at = 0;
+        for (int k = 0; k < g->slots; k++) {
+            uint8_t *dst = note_slot(g, base, i, k, &at);
+            unpack(g->records[k], g->feed, w, i, box_of(&g->field[i]), dst);
+        }
+    }
+    worker_end(w, clock);
+}
+
+/* What the record of a batch of one has written becomes the batch's. */
+static void adopt(pst_batch *block, record *rec)
+{
+    block->base = rec->base;
+    block->bytes = rec->base_bytes;
+    rec->base = NULL;
+    rec->base_bytes = 0;
+}
+
+int gather_seal(pst_batch *block, psti_feed *feed, worker *w, pst_error *err)
+{
+    gathering g = {.feed = feed, .records = block->records, .slots = block->slots};
+    if (place_fields(&g) < 0)
+        return psti_fail(err, PST_ELIMIT, "batch", NULL, "a batch of these samples is too large");
+    if (block->records[0]->base)
+        adopt(block, block->records[0]);
+    else if (block_pages(block, g.bytes, false) < 0)
+        return psti_fail(err, -ENOMEM, "batch", NULL, "no memory for a batch of %.1f MiB",
+                         (double)g.bytes / 0x1p20);
+    else
+        write_records(&g, w, block->base);
+    block_seal(block, feed, g.field);
     return 0;
 }

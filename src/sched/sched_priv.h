@@ -97,17 +97,24 @@ struct ring {
 /* ---- records: finished samples that wait for their slot (record.c) ----------------------------
  */
 
+/* An output of a record, and where in the record it lies. */
+typedef struct slice {
+    psti_parcel parcel;
+    size_t offset;
+} slice;
+
 struct record {
     record *next;
-    psti_buf data;  /* all outputs, packed one after the other, each 64-aligned */
-    size_t charged; /* bytes counted in pool->staged */
-    size_t offset[PSTI_OUTPUTS_MAX], bytes[PSTI_OUTPUTS_MAX];
-    int64_t shape[PSTI_OUTPUTS_MAX][PST_MAX_RANK];
+    psti_buf data;     /* all parcels, one after the other, each 64-aligned */
+    uint8_t *base;     /* instead of data: pages of a batch that has this sample alone … */
+    size_t base_bytes; /* … where shapes vary; its block takes them over */
+    size_t charged;    /* bytes counted in pool->staged */
     int64_t id, position, share;
     uint64_t start, number;
     bool valid;
-    pst_batch *block; /* where it is to be copied */
+    pst_batch *block; /* where it is to be written */
     int slot;
+    slice out[]; /* one an output */
 };
 
 /* A share index whose fate is known while an earlier one's is not. */
@@ -333,6 +340,7 @@ struct psti_feed {
     uint64_t fixed_most;     /* what fixed_bytes would be if bytes were not short */
     uint64_t fixed_bytes;    /* of the budget's fixed part: ring and listing */
     bool stages;             /* samples may wait in records */
+    bool voluminous;         /* it delivers volumes */
     double stage_sample;     /* bytes of a record, a running mean */
     int64_t outstanding_max; /* samples dispatched and not delivered */
     int64_t outstanding;
@@ -390,6 +398,10 @@ struct worker {
     bool started;
     psti_kit kit;
     psti_work *work;
+    /* Bytes beyond keep that it goes on holding, out of pool->extra; what its samples needed of
+     * them, a running mean. The worker's own; see held.c. */
+    uint64_t held;
+    double large;
     _Atomic double samples_s; /* counter: CPU seconds for samples, where the pool is clocked */
 };
 
@@ -430,7 +442,9 @@ struct psti_pool {
      * what remains for extra (what single large samples take beyond keep). */
     uint64_t fixed, encoded, staged, extra;
     uint64_t extra_aside;                   /* of extra: samples that were put aside have it */
+    uint64_t extra_held;                    /* of extra: workers hold it between samples */
     int stagers;                            /* feeds that stage */
+    int voluminous;                         /* feeds that deliver volumes */
     uint64_t tickets_given, tickets_served; /* asking for extra bytes: first come, first served */
     bool stopping;
     atomic_bool clocked; /* workers look at it without the lock; see psti_pool_clock */
@@ -474,6 +488,8 @@ int64_t block_samples_max_locked(const psti_feed *feed);   /* dispatched and not
 uint8_t *block_slot(const pst_batch *block, const layout *l, int output, int slot);
 /* Pages for a batch, from the feed's owner if he has some; block_free gives them back. */
 int block_pages(pst_batch *block, size_t bytes, bool kept);
+void *pages_take(const psti_feed_hooks *hooks, size_t bytes, bool kept);
+void pages_give(const psti_feed_hooks *hooks, void *base, size_t bytes);
 /* fields: of a batch of varying shape; NULL = the layout's. Nothing is read back from the block:
  * whoever else has it mapped may write to it. */
 void block_seal(pst_batch *block, const psti_feed *feed, const pst_field *fields);
@@ -487,8 +503,21 @@ void record_drop_locked(psti_feed *feed, record *rec);
 void record_free_all(psti_feed *feed);
 void record_count_locked(psti_feed *feed, record *rec);
 int record_fill(record *rec, psti_feed *feed, const task *t, worker *w, uint64_t most);
-void record_write(const record *rec, psti_feed *feed, pst_batch *block, int slot);
-int gather_seal(pst_batch *block, psti_feed *feed, pst_error *err);
+void record_write(const record *rec, psti_feed *feed, worker *w, pst_batch *block, int slot);
+int gather_seal(pst_batch *block, psti_feed *feed, worker *w, pst_error *err);
+
+/* held.c: memory of large samples that stays with a worker */
+/* After a sample that had so much of extra: clears the worker's work, holds or gives back bytes. */
+void held_settle(worker *w, uint64_t extra);
+/* Gives up what is held; nothing of a sample may be in it. */
+void held_drop(worker *w);
+/* The same for an idle worker where somebody waits for bytes; lets go of the lock then. */
+bool held_drop_unwelcome_locked(worker *w);
+/* What is held is a sample's from now on: answers how much. */
+uint64_t held_pass_locked(worker *w);
+/* So many bytes for a sample out of what is held, and what is free; else nothing is held any more.
+ */
+bool held_cover(worker *w, uint64_t bytes, uint64_t *extra);
 
 /* own.c: a batch for each worker */
 bool own_batches(const psti_feed *feed);
@@ -631,6 +660,8 @@ int value_check(const task *t, pst_error *err);
 int value_of(const psti_feed *feed, int field, const task *t, const void **value, size_t *bytes);
 /* Bytes that a sample's value takes in a batch, and writing it there. */
 int value_bytes(const psti_feed *feed, int output, const task *t, size_t *bytes);
+/* The shape of a value of so many bytes. */
+void value_shape(const psti_plan_output *out, size_t bytes, int64_t *shape);
 void value_write(const psti_feed *feed, int output, const task *t, uint8_t *dst);
 /* Whether an output is made of bytes that are read, not of a value of the listing. */
 bool output_read(const psti_feed *feed, int output);

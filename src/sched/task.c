@@ -365,6 +365,8 @@ int task_take_extra(worker *w, uint64_t *extra, pst_error *err)
     if (need <= w->pool->keep || *extra)
         return 0;
     const uint64_t more = need - w->pool->keep;
+    if (held_cover(w, more, extra))
+        return 0;
     const int rc = pool_extra_take(w->pool, more, err);
     *extra = rc < 0 ? 0 : more;
     return rc;
@@ -501,12 +503,9 @@ static int bring_bytes(task *t, pst_error *err)
 
 static void end_work(worker *w, task *t)
 {
-    psti_feed *feed = t->feed;
     const double clearing = worker_begin(w);
-    psti_work_clear(w->work, &w->kit, feed->pool->keep);
+    held_settle(w, t->extra);
     worker_end(w, clearing);
-    if (t->extra)
-        pool_extra_give(feed->pool, t->extra);
     t->extra = 0;
     fetch_drop(t);
 }

@@ -44,9 +44,16 @@ int value_check(const task *t, pst_error *err)
                 return rc;
             continue;
         }
-        for (int d = 0; d < feed->out[i].rank; d++)
+        bool open = false;
+        for (int d = 0; d < feed->out[i].rank; d++) {
+            open |= feed->out[i].shape[d] < 0;
             want *= feed->out[i].shape[d] < 0 ? 1 : (size_t)feed->out[i].shape[d];
-        if (feed->layout.field[i].packing == PST_DENSE && bytes != want)
+        }
+        if (open && want && bytes % want)
+            return psti_fail(err, PST_EFIELD, "read", NULL,
+                             "field %s has %zu bytes, which is no multiple of %zu",
+                             feed->out[i].name, bytes, want);
+        if (!open && bytes != want)
             return psti_fail(err, PST_EFIELD, "read", NULL,
                              "field %s has %zu bytes where %zu were listed", feed->out[i].name,
                              bytes, want);
@@ -89,6 +96,18 @@ int value_bytes(const psti_feed *feed, int output, const task *t, size_t *bytes)
     if (rc == 0 && feed->out[output].classes)
         *bytes = (size_t)feed->out[output].classes * sizeof(float);
     return rc;
+}
+
+/* Of a field with several dimensions all but the first are as listed, and the first may be. */
+void value_shape(const psti_plan_output *out, size_t bytes, int64_t *shape)
+{
+    size_t each = psti_dtype_bytes(out->dtype);
+    for (int d = 1; d < out->rank; d++) {
+        shape[d] = out->shape[d];
+        each *= (size_t)out->shape[d];
+    }
+    const bool listed = out->rank > 1 && out->shape[0] >= 0;
+    shape[0] = listed ? out->shape[0] : (int64_t)(bytes / (each ? each : 1));
 }
 
 void value_write(const psti_feed *feed, int output, const task *t, uint8_t *dst)

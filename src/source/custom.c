@@ -279,11 +279,17 @@ static int check_spec(const pst_custom *spec, pst_error *err)
     return 0;
 }
 
-/* Pictures and stored arrays are decoded; everything else is handed on as it comes. */
+/* Pictures, volumes and recordings: what comes of them is known once they are decoded. */
+static bool is_decoded(const pst_field_info *info)
+{
+    return info->kind == PST_IMAGE || info->kind == PST_MASK || info->kind == PST_VOLUME ||
+           info->kind == PST_AUDIO;
+}
+
+/* These and stored arrays are decoded; everything else is handed on as it comes. */
 static bool is_member(const pst_field_info *info)
 {
-    return info->kind == PST_IMAGE || info->kind == PST_MASK ||
-           (info->kind == PST_ARRAY && strcmp(info->format, "npy") == 0);
+    return is_decoded(info) || (info->kind == PST_ARRAY && strcmp(info->format, "npy") == 0);
 }
 
 static int check_field(const psti_dataset *data, const pst_field_info *info, pst_error *err)
@@ -298,28 +304,29 @@ static int check_field(const psti_dataset *data, const pst_field_info *info, pst
                       "every field needs a name of its own, shorter than 32 bytes");
     if (info->kind < PST_IMAGE || info->kind > PST_META || info->rank > PST_MAX_RANK)
         return refuse(err, data->path, "a field has a kind or rank that is not known");
-    const bool picture = info->kind == PST_IMAGE || info->kind == PST_MASK;
-    if (!picture && !text && !psti_dtype_bytes(info->dtype))
+    if (!is_decoded(info) && !text && !psti_dtype_bytes(info->dtype))
         return refuse(err, data->path, "a field's element type is not known");
     if (!is_member(info) && varies && info->rank > 1)
         return refuse(err, data->path, "only arrays of one dimension may vary in length");
     return 0;
 }
 
-/* Completes what the caller need not say of pictures and texts. */
+/* Completes what the caller need not say of what is decoded, and of texts. */
 static pst_field_info complete(const pst_field_info *info)
 {
-    if (info->kind == PST_IMAGE || info->kind == PST_MASK || info->kind == PST_TEXT ||
-        info->kind == PST_BYTES) {
-        const bool picture = is_member(info);
-        pst_field_info whole = psti_member_info(info->name, strlen(info->name), info->kind,
-                                                *info->format ? info->format
-                                                : picture     ? "mixed"
-                                                              : "");
-        whole.optional = info->optional;
-        return whole;
+    const bool decoded = is_decoded(info);
+    if (!decoded && info->kind != PST_TEXT && info->kind != PST_BYTES)
+        return *info;
+    pst_field_info whole = psti_member_info(info->name, strlen(info->name), info->kind,
+                                            *info->format ? info->format
+                                            : decoded     ? "mixed"
+                                                          : "");
+    whole.optional = info->optional;
+    if (info->kind == PST_MASK && info->rank == 4) { /* a volume's */
+        whole.rank = 4;
+        whole.shape[3] = -1;
     }
-    return *info;
+    return whole;
 }
 
 static int add_fields(psti_dataset *data, const pst_custom *spec, pst_error *err)

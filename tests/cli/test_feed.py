@@ -84,10 +84,10 @@ def test_ready_order_delivers_the_same_samples(feed, photos, tmp_path):
 def test_packing_does_not_change_the_crc(feed, photos, tmp_path):
     """Padding belongs to the batch, not to the sample."""
     found = []
-    for i, (packing, batch) in enumerate([("padded", 8), ("ragged", 8), ("padded", 1)]):
+    for i, (packing, batch) in enumerate([("padded", 8), ("ragged", 8), ("padded", 1), ("padded(32)", 8), ("padded(32)", 1)]):
         feed(photos, "--ledger", tmp_path / f"{i}.tsv", "--fields", f"image={packing}", pipeline="decode | resize(24)", batch=batch)
         found.append({row[4]: row[6] for row in read_ledger(tmp_path / f"{i}.tsv")})
-    assert found[0] == found[1] == found[2] and len(found[0]) == 48
+    assert all(one == found[0] for one in found) and len(found[0]) == 48
 
 
 # ---- samplers

@@ -206,6 +206,42 @@ void ledger_push(ledger *l, const line *one)
     l->at[l->count++] = *one;
 }
 
+static bool all_zero(const uint8_t *data, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i++)
+        if (data[i])
+            return false;
+    return true;
+}
+
+/* Of what a slot of this box holds in its first corner. */
+static uint32_t box_crc(uint32_t crc, const uint8_t *data, const int64_t *box, const int64_t *shape,
+                        int rank, size_t unit)
+{
+    if (rank == 0)
+        return pst_crc32c(crc, data, unit);
+    size_t step = unit;
+    for (int d = 1; d < rank; d++)
+        step *= (size_t)box[d];
+    for (int64_t i = 0; i < shape[0]; i++)
+        crc = rank == 1 ? pst_crc32c(crc, data + (size_t)i * step, step)
+                        : box_crc(crc, data + (size_t)i * step, box + 1, shape + 1, rank - 1, unit);
+    const size_t own = (size_t)shape[0] * step;
+    return all_zero(data + own, (size_t)box[0] * step - own) ? crc : ~crc;
+}
+
+uint32_t kit_field_crc(uint32_t crc, const pst_batch_desc *desc, const pst_field *field,
+                       uint32_t slot)
+{
+    size_t bytes;
+    const uint8_t *data = pst_batch_slot(desc, field, slot, &bytes);
+    if (field->packing != PST_PADDED)
+        return pst_crc32c(crc, data, bytes);
+    const int64_t *shapes = (const int64_t *)((const uint8_t *)desc + field->shapes_offset);
+    return box_crc(crc, data, field->shape, shapes + (size_t)slot * field->rank, field->rank,
+                   pst_dtype_bytes(field->dtype));
+}
+
 static uint32_t slot_crc(const pst_batch_desc *desc, uint32_t slot)
 {
     uint32_t crc = 0;
@@ -213,9 +249,7 @@ static uint32_t slot_crc(const pst_batch_desc *desc, uint32_t slot)
         const pst_field *field = pst_batch_field(desc, i);
         if (field->kind == PST_META || strcmp(field->name, "key") == 0)
             continue;
-        size_t bytes;
-        const void *data = pst_batch_slot(desc, field, slot, &bytes);
-        crc = pst_crc32c(crc, data, bytes);
+        crc = kit_field_crc(crc, desc, field, slot);
     }
     return crc;
 }

@@ -63,6 +63,10 @@ pst_job *kit_job(pst_engine *engine, pst_dataset *data, const pst_job_options *o
 int kit_collect(pst_job *job, int rank, uint64_t epochs, size_t max_batches, ledger *out);
 /* What a batch of a job that shares holds; how many. */
 uint32_t kit_samples(const pst_batch_desc *desc, kit_sample *out);
+/* Of the sample's own elements, whatever the batch padded them with; another one where that is not
+ * zero. */
+uint32_t kit_field_crc(uint32_t crc, const pst_batch_desc *desc, const pst_field *field,
+                       uint32_t slot);
 void ledger_free(ledger *l);
 /* Without padding, sorted by epoch, id, crc. */
 void ledger_sort(ledger *l);

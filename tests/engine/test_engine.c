@@ -237,6 +237,61 @@ static void nothing_is_allocated_per_sample(void)
     pst_engine_free(engine);
 }
 
+/* Larger than what a worker keeps in any case. */
+static pst_dataset *large_pictures(char **where)
+{
+    *where = kit_folder();
+    for (int i = 0; i < 4; i++) {
+        char name[64];
+        size_t size;
+        uint8_t *bytes = kit_jpeg(1700, 1300, (unsigned)i + 1, false, &size);
+        kit_name(i, 1, name);
+        kit_write(*where, name, bytes, size);
+        free(bytes);
+    }
+    return kit_dataset(*where);
+}
+
+static pst_job_stats stats_of(const pst_job *job)
+{
+    pst_job_stats s = {.size = sizeof s};
+    pst_job_stats_get(job, &s);
+    return s;
+}
+
+static void memory_of_large_samples_is_held(void)
+{
+    char *where;
+    pst_dataset *large = large_pictures(&where);
+    pst_engine *engine = kit_engine(2, 192 << 20);
+    pst_job_options o = options("decode | resize(32) | center_crop(24)", 2);
+    pst_job *job = kit_job(engine, large, &o);
+    ledger l = {0};
+    uint64_t worst = UINT64_MAX;
+    for (int tries = 0; tries < 12 && worst > 5 * 8; tries++) {
+        psti_mem_stats before, after;
+        psti_mem_stats_total(&before);
+        CHECK(kit_collect(job, 0, 5, SIZE_MAX, &l) == 0);
+        psti_mem_stats_total(&after);
+        worst = after.allocs - before.allocs;
+    }
+    CHECKF(worst <= 5 * 8, "%llu allocations in 20 samples", (unsigned long long)worst);
+    /* Who needs the bytes has them: idle workers give back what they hold. */
+    pst_job_options wide = options("decode | resize((1000, 1000)) | normalize(imagenet)", 2);
+    wide.ready_depth = 1;
+    pst_job *other = kit_job(engine, large, &wide);
+    CHECK(kit_collect(other, 0, 1, SIZE_MAX, &l) == 0);
+    CHECK(kit_collect(job, 0, 1, SIZE_MAX, &l) == 0);
+    CHECKF(stats_of(other).peak_bytes <= 192 << 20, "%llu bytes",
+           (unsigned long long)stats_of(other).peak_bytes);
+    ledger_free(&l);
+    pst_job_close(job);
+    pst_job_close(other);
+    pst_engine_free(engine);
+    pst_dataset_close(large);
+    kit_remove(where);
+}
+
 /* One whole life: engine, dataset, job, an epoch, a state, closing. */
 static int whole_life(uint64_t *allocs, int order, bool skip)
 {
@@ -320,6 +375,7 @@ int main(void)
     RUN(varying_shapes_are_padded_or_ragged);
     RUN(set_epoch_begins_anew);
     RUN(nothing_is_allocated_per_sample);
+    RUN(memory_of_large_samples_is_held);
     RUN(every_failed_allocation_is_an_error);
     pst_dataset_close(data);
     kit_remove(folder);

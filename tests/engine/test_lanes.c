@@ -96,8 +96,6 @@ static void varying_shapes_come_once(void)
         o.fields = fields[f];
         ledger want = lanes_model(data, &o, EPOCHS), got = {0};
         parks += drive_epochs(data, &o, 1, &got);
-        for (size_t i = 0; f == 1 && i < got.count && i < want.count; i++)
-            got.at[i].crc = want.at[i].crc = 0; /* padding is the batch's */
         check_bytes(&got, &want, 0, fields[f]);
         ledger_free(&want);
         ledger_free(&got);

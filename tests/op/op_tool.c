@@ -255,7 +255,7 @@ static int run_field(const request *r)
 
 /* random_erasing over what finish wrote. */
 static bool erase(const request *r, const psti_finish *finish, const psti_field *in,
-                  psti_draw *draw, uint8_t *dst)
+                  psti_draw *draw, const psti_pitch *pitch, uint8_t *dst)
 {
     const psti_op *op = psti_op_find("random_erasing", 14);
     const psti_geom size = {in->shape[0], in->shape[1], in->shape[2]};
@@ -269,7 +269,7 @@ static bool erase(const request *r, const psti_finish *finish, const psti_field 
     if (op->decide(params, &rng, &size, draw, &out, &err) < 0)
         return false;
     if (draw->act)
-        op->overlay(params, draw, finish, in, dst);
+        op->overlay(params, draw, finish, in, pitch, dst);
     return true;
 }
 
@@ -299,8 +299,9 @@ static int run_finish(const request *r)
     const size_t bytes = in.bytes * psti_dtype_bytes(finish.dtype);
     uint8_t *dst = malloc(bytes);
     psti_draw draw = {.act = true};
-    psti_finish_write(&finish, &in, dst);
-    if (strcmp(r->words[0], "erase") == 0 && !erase(r, &finish, &in, &draw, dst))
+    const psti_pitch pitch = psti_pitch_of(&finish, &in, NULL);
+    psti_finish_write(&finish, &in, &pitch, dst);
+    if (strcmp(r->words[0], "erase") == 0 && !erase(r, &finish, &in, &draw, &pitch, dst))
         return 1;
     answer(&draw, &size, dst, bytes);
     free(dst);

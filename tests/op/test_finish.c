@@ -98,7 +98,8 @@ static void floats_are_within_a_millionth(void)
         for (int i = 0; i < 768; i++)
             in.data[i] = (uint8_t)(i / 3);
         float *out = malloc(768 * sizeof *out);
-        psti_finish_write(&finish, &in, (uint8_t *)out);
+        const psti_pitch pitch = psti_pitch_of(&finish, &in, NULL);
+        psti_finish_write(&finish, &in, &pitch, (uint8_t *)out);
         double worst = 0;
         for (int i = 0; i < 768; i++)
             worst = fmax(worst, fabs((double)out[i] - exact(&finish, (uint8_t)(i / 3), i % 3)));
@@ -128,28 +129,47 @@ static uint32_t element_of(const psti_finish *finish, uint8_t x, int c)
                                       : psti_c_bfloat(value);
 }
 
-static void check_write(const psti_finish *finish, int64_t rows, int64_t cols, int64_t channels,
-                        size_t gap)
+/* Into a box with `more` rows and columns than the picture has; what is not the picture's stays. */
+static void check_box(const psti_finish *finish, const psti_field *in, int64_t more)
 {
-    psti_field in = picture(rows, cols, channels, PST_U8, gap);
+    const int64_t channels = in->shape[2], rows = in->shape[0] + more, cols = in->shape[1] + more;
+    const bool planar = finish->layout == PST_NCHW;
+    const int64_t box[3] = {planar ? channels : rows, planar ? rows : cols,
+                            planar ? cols : channels};
     const size_t bytes = (size_t)(rows * cols * channels) * psti_dtype_bytes(finish->dtype);
     uint8_t *out = aligned_alloc(64, (bytes + 127) / 64 * 64);
-    memset(out + bytes, 0x5a, (bytes + 127) / 64 * 64 - bytes);
-    psti_finish_write(finish, &in, out);
+    memset(out, 0x5a, (bytes + 127) / 64 * 64);
+    const psti_pitch pitch = psti_pitch_of(finish, in, more ? box : NULL);
+    psti_finish_write(finish, in, &pitch, out);
     bool right = out[bytes] == 0x5a;
     for (int64_t y = 0; y < rows; y++)
         for (int64_t x = 0; x < cols; x++)
             for (int64_t c = 0; c < channels; c++) {
-                const int64_t at = finish->layout == PST_NCHW ? (c * rows + y) * cols + x
-                                                              : (y * cols + x) * channels + c;
-                const uint8_t value = in.data[(size_t)y * in.stride + (size_t)(x * channels + c)];
-                right = right && element_at(out, (size_t)at, finish->dtype) ==
-                                     element_of(finish, value, (int)c);
+                const int64_t at =
+                    planar ? (c * rows + y) * cols + x : (y * cols + x) * channels + c;
+                const uint32_t got = element_at(out, (size_t)at, finish->dtype);
+                if (y >= in->shape[0] || x >= in->shape[1]) {
+                    uint32_t none = 0;
+                    memset(&none, 0x5a, psti_dtype_bytes(finish->dtype));
+                    right = right && got == none;
+                    continue;
+                }
+                const uint8_t value = in->data[(size_t)y * in->stride + (size_t)(x * channels + c)];
+                right = right && got == element_of(finish, value, (int)c);
             }
-    CHECKF(right, "%lldx%lldx%lld, gap %zu, %s, layout %d", (long long)rows, (long long)cols,
-           (long long)channels, gap, psti_dtype_name(finish->dtype), finish->layout);
-    free(in.data);
+    CHECKF(right, "%lldx%lldx%lld, stride %zu, %s, layout %d, %lld more", (long long)in->shape[0],
+           (long long)in->shape[1], (long long)channels, in->stride, psti_dtype_name(finish->dtype),
+           finish->layout, (long long)more);
     free(out);
+}
+
+static void check_write(const psti_finish *finish, int64_t rows, int64_t cols, int64_t channels,
+                        size_t gap)
+{
+    psti_field in = picture(rows, cols, channels, PST_U8, gap);
+    check_box(finish, &in, 0);
+    check_box(finish, &in, 3);
+    free(in.data);
 }
 
 static void every_type_and_layout_is_written_bit_by_bit(void)
@@ -183,7 +203,8 @@ static void masks_keep_their_values(void)
             psti_field in = picture(7, 9, 1, types[from], 3);
             in.kind = PST_MASK;
             uint8_t *out = malloc(63 * 8);
-            psti_finish_write(&finish, &in, out);
+            const psti_pitch pitch = psti_pitch_of(&finish, &in, NULL);
+            psti_finish_write(&finish, &in, &pitch, out);
             bool right = true;
             for (size_t i = 0; i < 63; i++) {
                 uint64_t got = 0, want = 0;

@@ -71,11 +71,45 @@ static int run_all(pst_error *err)
     return rc;
 }
 
+/* Whether an output that goes into a larger box, at once or after it has waited, is the one that is
+ * delivered packed. */
+static void check_boxes(const psti_plan *plan, int output, const int64_t *shape, const void *packed)
+{
+    const psti_plan_output *out;
+    psti_plan_outputs(plan, &out);
+    const size_t unit = psti_dtype_bytes(out[output].dtype);
+    const int rank = out[output].rank;
+    int64_t box[PST_MAX_RANK];
+    size_t all = unit, own = unit;
+    for (int d = 0; d < rank; d++) {
+        box[d] = shape[d] + d + 1;
+        all *= (size_t)box[d];
+        own *= (size_t)shape[d];
+    }
+    psti_parcel parcel;
+    psti_work_parcel(work, output, &parcel);
+    CHECK(parcel.bytes <= own && parcel.finished == (parcel.bytes == own));
+    CHECK(memcmp(parcel.shape, shape, (size_t)rank * sizeof *shape) == 0);
+    uint8_t *want = calloc(1, all), *got = calloc(2, all), *waits = malloc(parcel.bytes);
+    psti_box_copy(want, box, packed, shape, rank, unit);
+    psti_work_finish_in(work, &kit, output, box, got);
+    CHECK(memcmp(got, want, all) == 0);
+    psti_work_pack(work, &kit, output, &parcel, waits);
+    psti_plan_unpack(plan, &kit, output, &parcel, waits, box, got + all);
+    CHECK(memcmp(got + all, want, all) == 0);
+    psti_plan_unpack(plan, &kit, output, &parcel, waits, NULL, got);
+    CHECK(memcmp(got, packed, own) == 0);
+    free(want);
+    free(got);
+    free(waits);
+}
+
 /* What is delivered of an output; the caller frees it. */
-static void *deliver(int output, int64_t shape[PST_MAX_RANK])
+static void *deliver(const psti_plan *plan, int output, int64_t shape[PST_MAX_RANK])
 {
     void *data = malloc(psti_work_shape(work, output, shape) + 1);
     psti_work_finish(work, &kit, output, data);
+    check_boxes(plan, output, shape, data);
     return data;
 }
 
@@ -180,9 +214,9 @@ static void crops_and_flips_are_views(void)
         CHECK(start(plan, forms, id, &err) == 0);
         CHECK(psti_work_need(work) == 0);
         CHECK(run_all(&err) == 0 && psti_work_bytes(work, NULL) < 20000);
-        float *image = deliver(0, shape);
+        float *image = deliver(plan, 0, shape);
         CHECK(shape_is(shape, 1, N, N, N));
-        uint8_t *mask = deliver(1, shape);
+        uint8_t *mask = deliver(plan, 1, shape);
         CHECK(shape_is(shape, 1, N, N, N));
         /* Turned: the last plane's last column is the cube's first corner. */
         const int64_t first = corner(image, N);
@@ -218,7 +252,7 @@ static void ops_in_place_leave_the_cache_alone(void)
             const size_t need = psti_work_need(work), before = psti_work_bytes(work, &kit);
             CHECK(need >= sizeof values);
             CHECK(run_all(&err) == 0 && psti_work_bytes(work, &kit) - before <= need);
-            float *got = deliver(0, shape);
+            float *got = deliver(plan, 0, shape);
             CHECK(shape_is(shape, 1, D, H, W));
             for (int i = 0; i < VOXELS; i++)
                 CHECK(got[i] == kept[i] + 2);
@@ -244,8 +278,8 @@ static void types_change_where_an_op_says_so(void)
         CHECK(start(plan, forms, 1, &err) == 0 && run_all(&err) == 0);
         CHECK(psti_work_field(work, 0)->dtype == PST_F32);
         CHECK(psti_work_field(work, 1)->dtype == PST_U8 && psti_work_field(work, 1)->bytes == 64);
-        float *image = deliver(0, shape);
-        int64_t *mask = deliver(1, shape);
+        float *image = deliver(plan, 0, shape);
+        int64_t *mask = deliver(plan, 1, shape);
         for (int i = 0; i < 64; i++)
             CHECK((uint8_t)((int)image[i] - 3 + 100) == mask[i]);
         free(image);
@@ -320,7 +354,7 @@ static void recordings_go_out_between_minus_one_and_one(void)
     pst_error err;
     psti_plan *plan = plan_of("decode", &audio, 1, &err);
     CHECK(start(plan, &form, 1, &err) == 0 && run_all(&err) == 0);
-    float *got = deliver(0, shape);
+    float *got = deliver(plan, 0, shape);
     CHECK(shape[0] == 300);
     for (int i = 0; i < 300; i++)
         CHECK(got[i] == (float)samples[i] / 32768);
@@ -342,7 +376,7 @@ static void sizes_may_be_known_late(void)
         CHECK(psti_work_step(work, &kit, &err) == 1 && psti_work_grew(work));
         CHECK(psti_work_need(work) >= (size_t)(sound / 8 * 8) * 4);
         CHECK(run_all(&err) == 0);
-        float *got = deliver(0, shape);
+        float *got = deliver(plan, 0, shape);
         CHECKF(shape[0] == sound / 8 && shape[1] == 8, "%lld", (long long)shape[0]);
         for (int64_t i = 0; i < shape[0] * 8; i++)
             CHECK(got[i] == (float)samples[i] + 5);

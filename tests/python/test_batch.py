@@ -119,6 +119,16 @@ def test_padded_images_carry_their_true_sizes(photos):
         assert not image[height:].any() and not image[:, width:].any()
 
 
+def test_padded_sizes_may_be_multiples(photos):
+    batch = first_batch(photos, "decode | normalize(imagenet)", fields={"image": "padded(32)", "label": ""})
+    sizes = batch.lengths("image")
+    assert batch.image.shape[1] == 3
+    assert batch.image.shape[2:] == tuple(-(-sizes.max(axis=0)[1:] // 32) * 32)
+    for image, (_, height, width) in zip(batch.image, sizes):
+        assert image[:, :height, :width].all(axis=0).any()
+        assert not image[:, height:].any() and not image[:, :, width:].any()
+
+
 def test_lengths_of_a_dense_field_is_a_type_error(photos):
     with pytest.raises(TypeError, match="dense"):
         first_batch(photos).lengths("image")
