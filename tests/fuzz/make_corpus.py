@@ -168,12 +168,36 @@ def pipelines():
     put("pipeline", "bytes", b"decode | \xff\xfe\0resize(3)")
 
 
+def cocos():
+    images = [{"id": 1, "file_name": "a.jpg", "width": 8, "height": 6}, {"id": 0, "file_name": "b.jpg"}]
+    categories = [{"id": 1, "name": "one"}, {"id": 90, "name": "\u00e9\U0001f600"}]
+    polygon = {"id": 5, "image_id": 1, "category_id": 90, "bbox": [1.5, 2, 3, 4.25], "area": 3.5, "iscrowd": 0,
+               "segmentation": [[1.25, 2, 4, 2.5, 3, 6], [0.1, 0.2, 0.123, 4, 5, 6]]}
+    runs = dict(polygon, id=6, iscrowd=1, segmentation={"size": [6, 8], "counts": [3, 2, 43]})
+    packed = dict(polygon, id=7, iscrowd=True, segmentation={"counts": "32[1", "size": [6, 8]})
+    bare = {"id": 8.0, "image_id": 0, "category_id": 1, "bbox": [0, -1e3, 1e999, float("nan")], "segmentation": None}
+    good = {"info": {"x": [[], {}]}, "images": images, "annotations": [polygon, runs, bare], "categories": categories}
+    text = json.dumps(good)
+    put("coco", "good", text.encode())
+    put("coco", "indented", json.dumps(dict(reversed(list(good.items()))), indent=1).encode())
+    put("coco", "packed", json.dumps(dict(good, annotations=[packed])).encode())
+    put("coco", "no-objects", json.dumps({"images": images}).encode())
+    put("coco", "stray", json.dumps(dict(good, annotations=[dict(polygon, image_id=77)])).encode())
+    put("coco", "cut", text[:len(text) // 2].encode())
+    put("coco", "twice", ("{\"images\": []," + text[1:]).encode())
+    put("coco", "odd-polygon", text.replace("4, 2.5, 3, 6", "4, 2.5, 3").encode())
+    put("coco", "long-runs", text.replace("[3, 2, 43]", "[3, 9223372036854775807, 43]").encode())
+    put("coco", "deep", b"[" * 40)
+    put("coco", "half-character", text.replace("one", "\\ud83d").encode())
+
+
 def main():
     jpegs()
     pngs()
     webps()
     tars()
     manifests()
+    cocos()
     pipelines()
     return 0
 
