@@ -191,6 +191,46 @@ def cocos():
     put("coco", "half-character", text.replace("one", "\\ud83d").encode())
 
 
+def number(value):
+    """Seven bits a byte, the lowest first."""
+    out = bytearray()
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes(out) + bytes([value])
+
+
+def difference(value):
+    return number(2 * value if value >= 0 else -2 * value - 1)
+
+
+def outline(form, parts, body):
+    inside = bytes([form]) + number(parts) + body
+    return number(len(inside)) + inside
+
+
+def outlines():
+    same = bytes([160, 128, 128, 128, 160, 128])
+    points = [(100, 250), (3000, 250), (2875, 1999), (-500, 1333)]
+    drawn, last = number(len(points)), (0, 0)
+    for point in points:
+        drawn += difference(point[0] - last[0]) + difference(point[1] - last[1])
+        last = point
+    whole = outline(1, 1, drawn)
+    reals = outline(2, 1, number(3) + struct.pack("<6d", 0.5, 0.25, 1e5, 3, -7, 1e6))
+    strange = outline(2, 1, number(3) + struct.pack("<6d", 0.5, float("nan"), 1e300, 3, -7, 1e6))
+    runs = outline(3, 3, number(6) + number(5) + number(4) + number(20) + number(6))
+    head = bytes([19, 30]) + same
+    put("polygons", "polygon", head + whole)
+    put("polygons", "several", head + whole + b"\0" + reals + runs)
+    put("polygons", "turned", bytes([40, 40, 140, 180, 128, 70, 150, 200]) + whole + runs)
+    put("polygons", "strange", head + strange)
+    put("polygons", "flat", bytes([19, 30, 0, 0, 0, 0, 0, 0]) + runs + whole)
+    put("polygons", "cut", (head + whole)[:-2])
+    put("polygons", "many", head + outline(1, 1 << 40, drawn))
+    put("polygons", "long-run", head + outline(3, 2, number(6) + number(5) + number(1) + number(1 << 62)))
+
+
 def main():
     jpegs()
     pngs()
@@ -198,6 +238,7 @@ def main():
     tars()
     manifests()
     cocos()
+    outlines()
     pipelines()
     return 0
 
