@@ -396,6 +396,8 @@ static void help_covers_every_op(void)
                                          "augmix",
                                          "random_erasing",
                                          "delay",
+                                         "photometric_distort",
+                                         "bgr",
                                          "call",
                                          "views",
                                          "normalize",
