@@ -154,6 +154,9 @@ def verdicts():
              (("nan", 0, 1, 1), strange), ((0, 0, "inf", 1), strange)]
     got = ask(*(("judge", 30, 40, *box) for box, _ in cases))
     check([int(value) for value in got] == [want for _, want in cases], "verdicts %s" % got)
+    # Middles on the four edges of a window, and one just inside.
+    edges = torch.tensor([[5., 10, 15, 30], [25, 10, 35, 30], [15, 0, 25, 10], [15, 25, 25, 35], [5.5, 10, 15.5, 30]])
+    check(shown(ask(begin(edges, 40, 40), ("outside", 10, 5, 30, 30), ("show",)))[0].tolist() == [4], "middles on edges")
 
 
 # ---- masks -----------------------------------------------------------------------------------------------------------
