@@ -54,10 +54,16 @@ bool psti_box_centre_in(const float box[4], int64_t left, int64_t top, int64_t r
 
 /* ---- following ------------------------------------------------------------------------------- */
 
+/* The boxes from 0 on; the frame as one before them. */
+static float *box_at(psti_objects *o, int i)
+{
+    return i < 0 ? o->frame : o->box[i];
+}
+
 static void clamp_all(psti_objects *o)
 {
-    for (int i = 0; i < o->count; i++) {
-        float *box = o->box[i];
+    for (int i = -1; i < o->count; i++) {
+        float *box = box_at(o, i);
         for (int k = 0; k < 4; k++)
             box[k] = clamp(box[k], 0, (float)(k & 1 ? o->rows : o->cols));
     }
@@ -80,15 +86,17 @@ void psti_objects_begin(psti_objects *o, int64_t rows, int64_t cols)
     memcpy(o->map, same, sizeof same);
     o->rows = rows;
     o->cols = cols;
+    for (int k = 0; k < 4; k++)
+        o->frame[k] = k < 2 ? 0 : (float)(k & 1 ? rows : cols);
     clamp_all(o);
 }
 
 void psti_objects_resize(psti_objects *o, int64_t rows, int64_t cols)
 {
     const float by[2] = {(float)cols / (float)o->cols, (float)rows / (float)o->rows};
-    for (int i = 0; i < o->count; i++)
+    for (int i = -1; i < o->count; i++)
         for (int k = 0; k < 4; k++)
-            o->box[i][k] *= by[k & 1];
+            box_at(o, i)[k] *= by[k & 1];
     compose(o, (const double[6]){(double)cols / (double)o->cols, 0, 0, 0,
                                  (double)rows / (double)o->rows, 0});
     o->rows = rows;
@@ -97,9 +105,9 @@ void psti_objects_resize(psti_objects *o, int64_t rows, int64_t cols)
 
 static void shift(psti_objects *o, int64_t right, int64_t down, int64_t rows, int64_t cols)
 {
-    for (int i = 0; i < o->count; i++)
+    for (int i = -1; i < o->count; i++)
         for (int k = 0; k < 4; k++)
-            o->box[i][k] += (float)(k & 1 ? down : right);
+            box_at(o, i)[k] += (float)(k & 1 ? down : right);
     compose(o, (const double[6]){1, 0, (double)right, 0, 1, (double)down});
     o->rows = rows;
     o->cols = cols;
@@ -119,10 +127,11 @@ void psti_objects_pad(psti_objects *o, int64_t left, int64_t top, int64_t rows, 
 void psti_objects_hflip(psti_objects *o)
 {
     const float width = (float)o->cols;
-    for (int i = 0; i < o->count; i++) {
-        const float left = o->box[i][0];
-        o->box[i][0] = width - o->box[i][2];
-        o->box[i][2] = width - left;
+    for (int i = -1; i < o->count; i++) {
+        float *box = box_at(o, i);
+        const float left = box[0];
+        box[0] = width - box[2];
+        box[2] = width - left;
     }
     compose(o, (const double[6]){-1, 0, (double)o->cols, 0, 1, 0});
 }
@@ -130,18 +139,19 @@ void psti_objects_hflip(psti_objects *o)
 void psti_objects_vflip(psti_objects *o)
 {
     const float height = (float)o->rows;
-    for (int i = 0; i < o->count; i++) {
-        const float top = o->box[i][1];
-        o->box[i][1] = height - o->box[i][3];
-        o->box[i][3] = height - top;
+    for (int i = -1; i < o->count; i++) {
+        float *box = box_at(o, i);
+        const float top = box[1];
+        box[1] = height - box[3];
+        box[3] = height - top;
     }
     compose(o, (const double[6]){1, 0, 0, 0, -1, (double)o->rows});
 }
 
 void psti_objects_affine(psti_objects *o, const double m[6], int64_t rows, int64_t cols)
 {
-    for (int i = 0; i < o->count; i++) {
-        const float *box = o->box[i];
+    for (int i = -1; i < o->count; i++) {
+        float *box = box_at(o, i);
         double low[2] = {INFINITY, INFINITY}, high[2] = {-INFINITY, -INFINITY};
         for (int corner = 0; corner < 4; corner++) {
             const double x = box[corner & 1 ? 2 : 0], y = box[corner & 2 ? 3 : 1];
@@ -152,7 +162,7 @@ void psti_objects_affine(psti_objects *o, const double m[6], int64_t rows, int64
             }
         }
         for (int k = 0; k < 4; k++)
-            o->box[i][k] = (float)(k < 2 ? low[k] : high[k - 2]);
+            box[k] = (float)(k < 2 ? low[k] : high[k - 2]);
     }
     compose(o, m);
     o->rows = rows;

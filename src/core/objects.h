@@ -18,6 +18,7 @@ typedef struct psti_objects {
     /* From a stored pixel to where it is now: x' = m[0] x + m[1] y + m[2], y' = m[3] x + …; pixel
      * (0, 0) is the square from 0 to 1. */
     double map[6];
+    float frame[4];     /* the box of what is left of the stored picture: shapes end there */
     int64_t rows, cols; /* of the picture as it stands */
 } psti_objects;
 

@@ -77,7 +77,9 @@ static void step_of(const walk *w, int s, int p, const psti_geom *before, psti_s
     }
     const psti_geom in = before[together ? stage->leader[p] : p];
     *step = (psti_step){.in = in, .out = in, .draw.act = true};
-    if (psti_stage_decide(stage, w->plan->pictures[p].view, w->key, w->id, step, NULL) < 0) {
+    static const psti_scene nothing_known;
+    if (psti_stage_decide(stage, w->plan->pictures[p].view, w->key, w->id, &nothing_known, step,
+                          NULL) < 0) {
         step->out = step->in;
         step->draw.act = false;
     }

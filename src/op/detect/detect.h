@@ -5,7 +5,7 @@
 
 #include "op/op_priv.h"
 
-extern const psti_op psti_op_photometric_distort, psti_op_bgr;
+extern const psti_op psti_op_photometric_distort, psti_op_zoom_out, psti_op_iou_crop, psti_op_bgr;
 
 /* Channel c of `out` is channel order[c] of `in`: u8, three channels, the same size; in place
  * allowed. */

@@ -4,7 +4,5 @@
 #include "op/detect/detect.h"
 
 const psti_op *const psti_detect_ops[] = {
-    &psti_op_photometric_distort,
-    &psti_op_bgr,
-    NULL,
+    &psti_op_photometric_distort, &psti_op_zoom_out, &psti_op_iou_crop, &psti_op_bgr, NULL,
 };
