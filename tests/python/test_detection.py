@@ -320,6 +320,44 @@ def test_the_cached_and_the_read_have_the_same_objects(data):
         assert number == same and all(numpy.array_equal(one[name], other[name]) for name in FIELDS)
 
 
+# ---- as torchvision's dictionaries -------------------------------------------------------------------------------------------
+
+def test_targets_are_views_of_the_batch(data):
+    root, notes = data
+    fields = {"image": "padded", "boxes": "padded", "labels": "", "masks": "", "image_id": "", "area": "", "iscrowd": ""}
+    for batch in penstock.Loader(root, "decode | random_crop((60, 60), pad_if_needed=true)", 12, ends="short", epochs=1, fields=fields):
+        targets = batch.targets()
+        assert len(targets) == batch.size and [*targets[0]] == [*list(fields)[1:4], "image_id", "area", "iscrowd"]
+        for slot, target in enumerate(targets):
+            assert target["image_id"].tolist() == [batch["image_id"][slot]]
+            count = len(target["labels"])
+            assert target["boxes"].shape == (count, 4) and target["masks"].shape == (count, 60, 60)
+            assert len(target["area"]) == len(target["iscrowd"]) == count
+            assert numpy.shares_memory(target["boxes"], batch["boxes"]) or not count
+    batch = next(iter(penstock.Loader(root, "decode", 2, fields={"image": ""})))
+    with pytest.raises(TypeError, match="no objects"):
+        batch.targets()
+
+
+def test_collate_gives_what_torchvision_models_take(data):
+    torch = pytest.importorskip("torch")
+    from penstock.torch import detection_collate
+
+    root, notes = data
+    fields = ("image", "boxes", "labels", "masks", "image_id")
+    loader = penstock.Loader(root, "decode | iou_crop | to(f32, nchw)", 4, device="cpu", fields=fields, collate=detection_collate,
+                             epochs=1, ends="short")
+    seen = []
+    for images, targets in loader:
+        assert len(images) == len(targets)
+        for image, target in zip(images, targets):
+            assert image.dtype is torch.float32 and image.shape[0] == 3 and 0 <= image.min() and image.max() <= 1
+            assert target["boxes"].shape == (len(target["labels"]), 4) and target["labels"].dtype is torch.int64
+            assert target["masks"].shape == (len(target["labels"]), *image.shape[1:])
+            seen += target["image_id"].tolist()
+    assert sorted(seen) == list(range(12))
+
+
 # ---- sizes, normalize --------------------------------------------------------------------------------------------------------
 
 def mlperf_size(rows, cols, size, most):
