@@ -92,7 +92,7 @@ def test_detection_has_annotations_as_coco_has_them(penstock, tmp_path):
     assert 5 < len(made["annotations"]) / 150 < 10 and 0.3 < small / len(made["annotations"]) < 0.6
     done = penstock("feed", tmp_path / "a", "--pipeline", "decode | zoom_out | iou_crop | resize((64, 64))",
                     "--fields", "image,boxes,labels,masks", "--batch", 8)
-    assert "150 samples in 19 batches" in done.stdout
+    assert "150 samples in 19 batches" in done.out
 
 
 def test_refuses_a_folder_that_is_not_empty(penstock, tmp_path):
