@@ -24,6 +24,7 @@ typedef struct point {
 typedef struct drawing {
     const psti_raster *to;
     int64_t first, last; /* rows with a change */
+    int64_t left, right; /* columns with one, the last not included */
 } drawing;
 
 static int refuse(pst_error *err, const char *what)
@@ -46,6 +47,10 @@ static void change(drawing *d, int64_t column, int a, int b)
         d->first = row;
     if (row > d->last)
         d->last = row;
+    if (column < d->left)
+        d->left = column;
+    if (column >= d->right)
+        d->right = column + 1;
 }
 
 /* The place on the shorter axis at step t of the longer one, as pycocotools rounds it. */
@@ -100,12 +105,13 @@ static void draw_edge(drawing *d, point a, point b)
 }
 
 /* Sums the changes down the columns, and adds what is inside to what was there. */
-static void fill(const drawing *d, uint8_t *inside)
+static void fill(const drawing *d, uint8_t *restrict inside)
 {
-    const size_t cols = (size_t)d->to->cols;
+    const size_t cols = (size_t)(d->right - d->left);
     memset(inside, 0, cols);
     for (int64_t row = d->first; row < d->to->rows; row++) {
-        uint8_t *mask = d->to->mask + (size_t)row * d->to->stride, any = 0;
+        uint8_t *restrict mask = d->to->mask + (size_t)row * d->to->stride + d->left;
+        uint8_t any = 0;
         for (size_t x = 0; x < cols; x++) {
             inside[x] ^= mask[x] >> 1;
             mask[x] = (mask[x] & 1) | inside[x];
@@ -131,7 +137,7 @@ static bool take_point(psti_outline *shape, const double map[6], point *out)
 static int draw_polygon(psti_outline *shape, uint64_t points, const double map[6],
                         const psti_raster *to, pst_error *err)
 {
-    drawing d = {.to = to, .first = to->rows, .last = -1};
+    drawing d = {.to = to, .first = to->rows, .last = -1, .left = to->cols};
     point first, now, next;
     if (!take_point(shape, map, &first))
         return refuse(err, "has a point that is nowhere near the picture");
