@@ -4,7 +4,6 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 static void make_images(const char *folder, int count)
 {
@@ -14,8 +13,21 @@ static void make_images(const char *folder, int count)
 /* Pictures of one size with up to four boxes and polygons each. */
 static void make_objects(const char *folder, int count)
 {
-    enum { WIDTH = 48, HEIGHT = 36, ROOM = 600 };
-    char *images = calloc((size_t)count, ROOM), *notes = calloc((size_t)count * 4, ROOM), *all;
+    enum { WIDTH = 48, HEIGHT = 36 };
+    char *all = NULL;
+    size_t length = 0;
+    FILE *notes = open_memstream(&all, &length);
+    fputs("{\"annotations\":[", notes);
+    for (int i = 0, written = 0; i < count; i++)
+        for (int k = 0; k < i % 5; k++, written++) {
+            const int x = (i * 7 + k * 11) % 30, y = (i * 5 + k * 3) % 20, w = 4 + (i + k) % 14;
+            fprintf(notes,
+                    "%s{\"id\":%d,\"image_id\":%d,\"category_id\":%d,\"bbox\":[%d,%d,%d,%d],"
+                    "\"segmentation\":[[%d,%d,%d,%d.5,%d,%d]]}",
+                    written ? "," : "", i * 10 + k, i, 1 + k, x, y, w, w, x, y, x + w, y + 1, x + 1,
+                    y + w);
+        }
+    fputs("],\"images\":[", notes);
     for (int i = 0; i < count; i++) {
         char name[64];
         size_t size;
@@ -23,23 +35,12 @@ static void make_objects(const char *folder, int count)
         snprintf(name, sizeof name, "train/%03d.jpg", i);
         kit_write(folder, name, bytes, size);
         free(bytes);
-        sprintf(images + strlen(images),
-                "%s{\"id\":%d,\"file_name\":\"%03d.jpg\",\"width\":%d,\"height\":%d}", i ? "," : "",
-                i, i, WIDTH, HEIGHT);
-        for (int k = 0; k < i % 5; k++) {
-            const int x = (i * 7 + k * 11) % 30, y = (i * 5 + k * 3) % 20, w = 4 + (i + k) % 14;
-            sprintf(notes + strlen(notes),
-                    "%s{\"id\":%d,\"image_id\":%d,\"category_id\":%d,\"bbox\":[%d,%d,%d,%d],"
-                    "\"segmentation\":[[%d,%d,%d,%d.5,%d,%d]]}",
-                    *notes ? "," : "", i * 10 + k, i, 1 + k, x, y, w, w, x, y, x + w, y + 1, x + 1,
-                    y + w);
-        }
+        fprintf(notes, "%s{\"id\":%d,\"file_name\":\"%03d.jpg\",\"width\":%d,\"height\":%d}",
+                i ? "," : "", i, i, WIDTH, HEIGHT);
     }
-    const int length =
-        asprintf(&all, "{\"images\":[%s],\"annotations\":[%s],\"categories\":[]}", images, notes);
-    kit_write(folder, "annotations/instances_train.json", all, (size_t)length);
-    free(images);
-    free(notes);
+    fputs("]}", notes);
+    fclose(notes);
+    kit_write(folder, "annotations/instances_train.json", all, length);
     free(all);
 }
 
