@@ -49,6 +49,7 @@ def data(tmp_path_factory):
             width, height = (int(side) for side in draw.integers(5, 60, 2))
             notes.append({"image_id": image, "category_id": 1 + place, "bbox": [left, top, width, height],
                           "segmentation": rectangle(left, top, width, height)})
+    notes.append({"image_id": 6, "category_id": 3, "bbox": [-8, -6, 30, 25], "segmentation": rectangle(-8, -6, 30, 25)})
     crowd = numpy.zeros(SIDE, numpy.uint8)
     crowd[10:20, 5:9] = 1
     runs = [int(n) for n in numpy.diff(numpy.flatnonzero(numpy.diff(numpy.r_[2, crowd.T.ravel(), 2])))]
@@ -96,7 +97,7 @@ def test_objects_as_they_are_stored(data):
         assert numpy.array_equal(got["boxes"], boxes) and numpy.array_equal(got["labels"], labels)
         assert got["masks"].dtype == numpy.uint8 and numpy.array_equal(got["masks"], masks_of(boxes, *SIDE))
         seen += len(boxes)
-    assert seen == 30
+    assert seen == 31
 
 
 def test_crowds_stay_on_request(data):
@@ -271,7 +272,7 @@ def test_iou_crop(data):
             ours.append(check_crop(got, boxes, labels, place(got["image"])))
             assert len(got["labels"]) > 0
         theirs.append(reference_crop(draw, boxes, *SIDE))
-    assert len(ours) == 2500
+    assert len(ours) == 2750
     for measure in (
         lambda crop: -1 if crop is None else crop[1].sum(),
         lambda crop: -1 if crop is None else (crop[0][2] - crop[0][0]) // 12,
@@ -370,7 +371,7 @@ def mlperf_size(rows, cols, size, most):
 
 
 def test_sizes_of_mlperf(tmp_path):
-    sizes = [(60, 80), (80, 60), (37, 111), (111, 37), (64, 64), (80, 133), (133, 80), (41, 97), (80, 90)]
+    sizes = [(60, 80), (80, 60), (37, 111), (111, 37), (64, 64), (80, 133), (133, 80), (41, 97), (80, 90), (71, 150), (150, 71)]
     for rows, cols in sizes:
         Image.fromarray(coded(rows, cols)).save(tmp_path / f"{rows}-{cols}.png")
     loader = penstock.Loader(tmp_path, "decode | resize(80, max_size=133, rule=mlperf)", 1, ends="short")
