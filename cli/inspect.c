@@ -129,12 +129,14 @@ static void print_classes(const findings *f)
     const int64_t names = pst_dataset_class_count(f->data);
     if (f->classes < 1)
         return;
-    printf("  %-12s %" PRId64 " with %" PRId64 " to %" PRId64 " samples", "classes", f->classes,
-           f->least_class, f->most_class);
+    const bool of_samples = f->most_class > 0; /* else of objects in them */
+    printf("  %-12s %" PRId64, "classes", f->classes);
+    if (of_samples)
+        printf(" with %" PRId64 " to %" PRId64 " samples", f->least_class, f->most_class);
     for (int64_t i = 0; i < names && i < CLASSES_SHOWN; i++)
         printf("%s %s", i ? "," : ":", pst_dataset_class(f->data, i));
     printf("%s\n", names > CLASSES_SHOWN ? ", …" : "");
-    if (f->unlabelled > 0)
+    if (f->unlabelled > 0 && of_samples)
         printf("  %-12s %" PRId64 " samples without a label\n", "", f->unlabelled);
 }
 

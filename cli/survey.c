@@ -188,6 +188,13 @@ static void *walk(void *guide_arg)
 
 /* ---- all samples ---------------------------------------------------------------------------- */
 
+/* Arrays that stand in the listing itself have no file to look at. */
+static bool has_file(const pst_field_info *info)
+{
+    return info->kind != PST_ARRAY ||
+           (strcmp(info->format, "json") != 0 && strcmp(info->format, "tsv") != 0);
+}
+
 static void find_fields(tour *t)
 {
     static const int kinds[] = {PST_IMAGE, PST_VOLUME, PST_MASK, PST_ARRAY};
@@ -195,7 +202,8 @@ static void find_fields(tour *t)
     for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++) {
         for (int i = 0; i < count && t->field_count < FIELDS_MAX; i++) {
             pst_field_info info = {0};
-            if (pst_dataset_field(t->data, i, &info) == 0 && info.kind == kinds[k])
+            if (pst_dataset_field(t->data, i, &info) == 0 && info.kind == kinds[k] &&
+                has_file(&info))
                 t->fields[t->field_count++] = info;
         }
     }

@@ -21,7 +21,7 @@
 #include "progress.h"
 #include "synth.h"
 
-static const synth_kind *const kinds[] = {&synth_images, &synth_volumes};
+static const synth_kind *const kinds[] = {&synth_images, &synth_volumes, &synth_detection};
 enum { KINDS = sizeof kinds / sizeof *kinds };
 
 /* Shared by the threads of one run. */
@@ -139,6 +139,16 @@ static void work_all(shop *s, int64_t jobs)
         pthread_join(threads[i], NULL);
 }
 
+static void end_all(shop *s)
+{
+    char path[PATH_MAX];
+    int64_t bytes = 0;
+    const int error = s->kind->end ? s->kind->end(s->values, path, &bytes) : 0;
+    if (error != 0)
+        note_failure(s, error, path);
+    atomic_fetch_add(&s->bytes, bytes);
+}
+
 /* ---- the command ---------------------------------------------------------------------------- */
 
 static int check_empty(const synth_values *v)
@@ -194,6 +204,8 @@ static int run_synth(const void *values)
     shop s = {.kind = kind, .values = v, .lock = PTHREAD_MUTEX_INITIALIZER};
     const int64_t begin_ns = clock_ns();
     work_all(&s, v->jobs > 0 ? v->jobs : machine_cpus());
+    if (going_on(&s))
+        end_all(&s);
     progress_clear();
     if (atomic_load(&s.error) != 0)
         return fail_errno(atomic_load(&s.error), "write", s.failed);
@@ -207,7 +219,8 @@ static int run_synth(const void *values)
 
 #define AT(field) offsetof(synth_values, field)
 static const arg_operand operands[] = {
-    {"KIND", AT(kind), false, "what to make: images, volumes"},
+    {"KIND", AT(kind), false,
+     "what to make: images, volumes, or detection (pictures with COCO annotations)"},
     {"DIR", AT(dir), false, "folder to make them in; must be new or empty"},
     {NULL, 0, false, NULL},
 };
@@ -224,9 +237,9 @@ static const arg_option options[] = {
      .help = "how many samples"},
     OPT_U64("seed", "S", AT(seed), "0", "the same seed gives the same files, whatever the machine"),
     OPT_INT("classes", "K", AT(classes), 1, 100000, "10",
-            "class folders; a class shows in the colours"),
+            "class folders, or kinds of objects; a class shows in the colours"),
     OPT_REAL("scale", "F", AT(scale), 1e-6, 100, "1",
-             "volumes: times so many voxels; no patch changes"),
+             "volumes and detection: times so many voxels or pixels; no patch changes"),
     OPT_WORD("form", "nifti|npy", AT(form), forms, "nifti",
              "volumes: scans as they come from a hospital, or prepared arrays"),
     OPT_INT("jobs", "J", AT(jobs), 0, 256, "0", "threads; 0 = one per CPU. Changes no byte"),
@@ -242,10 +255,13 @@ const command command_synth = {
              "sizes, a few grey, a few progressive, colour at full and at half resolution.\n"
              "volumes: scans of two kidneys with tumours, and their masks, as NIfTI with the sizes "
              "and spacings of the KiTS data, or as the arrays that MLPerf's 3D U-Net is trained "
-             "on: image and mask 30 to 375 MB, 136 MB on average.",
+             "on: image and mask 30 to 375 MB, 136 MB on average.\n"
+             "detection: JPEGs of COCO's sizes with COCO annotations, objects as many and as large "
+             "as there, with boxes and polygons.",
     .examples = "penstock synth images photos --count 200\n"
                 "penstock synth images big --count 20000 --classes 100 --seed 7\n"
-                "penstock synth volumes scans --count 8 --scale 0.05",
+                "penstock synth volumes scans --count 8 --scale 0.05\n"
+                "penstock synth detection objects --count 500 --scale 0.1",
     .operands = operands,
     .options = options,
     .values_bytes = sizeof(synth_values),

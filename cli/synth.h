@@ -11,7 +11,7 @@ typedef struct synth_values {
     const char *kind, *dir;
     int64_t count, classes, jobs;
     uint64_t seed;
-    double scale; /* volumes: of the number of voxels */
+    double scale; /* of a sample's size: voxels, pixels, or samples of sound */
     int form;     /* volumes: 0 nifti, 1 npy */
     bool force;
 } synth_values;
@@ -28,9 +28,11 @@ typedef struct synth_kind {
     /* Writes the files of one sample; 0 or an errno. path, PATH_MAX bytes: the file in hand. Any
      * thread, each with its own tools. */
     int (*make)(const synth_values *v, void *tools, int64_t number, char *path, int64_t *bytes);
+    /* What is written once all samples are there, or NULL; main thread. As make. */
+    int (*end)(const synth_values *v, char *path, int64_t *bytes);
 } synth_kind;
 
-extern const synth_kind synth_images, synth_volumes;
+extern const synth_kind synth_images, synth_volumes, synth_detection;
 
 /* 0 or an errno. A file that could not be written whole is removed again. */
 int synth_write(const char *path, const unsigned char *bytes, size_t size);

@@ -8,6 +8,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Callable
 
 from . import _penstock
+from ._targets import targets_of
 
 if TYPE_CHECKING:
     import numpy
@@ -100,11 +101,15 @@ class Batch(tuple):
 
     def lengths(self, name: str) -> numpy.ndarray:
         """True sizes of a padded or ragged field: int64[slots] for samples of rank 1, else int64[slots, rank]."""
-        shapes = self.raw.shapes(name)
-        if shapes is None:
+        sizes = self._know().sizes(name)
+        if sizes is None:
             raise TypeError(f"field {name!r} is dense: all its samples have the same shape")
-        sizes = as_array(shapes)
         return sizes[:, 0] if sizes.shape[1] == 1 else sizes
+
+    def targets(self) -> list[dict[str, Any]]:
+        """The objects of each sample under torchvision's names: boxes, labels, masks, image_id, area, iscrowd, as far as
+        they are fields of the batch. Padding is left off; nothing is copied."""
+        return targets_of(self)
 
     def __getitem__(self, which: Any) -> Any:
         if not isinstance(which, str):
@@ -135,12 +140,13 @@ class Batch(tuple):
 class _About:
     """What a batch knows besides its fields; each value is made when first asked for."""
 
-    __slots__ = ("raw", "epoch", "step", "slots", "_values", "_convert")
+    __slots__ = ("raw", "epoch", "step", "slots", "_values", "_sizes", "_convert")
 
     def __init__(self, raw: _penstock.Batch, convert: Callable[[_penstock.View], Any]) -> None:
         self.raw: _penstock.Batch | None = raw
         self.epoch, self.step, self.slots = raw.epoch, raw.step, raw.slot_count
         self._values: dict[str, Any] = {}
+        self._sizes: dict[str, Any] = {}
         self._convert = convert
 
     def get(self, name: str) -> Any:
@@ -150,9 +156,16 @@ class _About:
             self._values[name] = _value(self.raw, name, self._convert)
         return self._values[name]
 
-    def settle(self, values: dict[str, Any]) -> None:
-        """Keeps these values and lets go of the engine's memory."""
-        self._values, self.raw = values, None
+    def sizes(self, name: str) -> Any:
+        """True sizes of a field's samples, int64[slots, rank]; None where all are alike."""
+        if self.raw is None:
+            return self._sizes.get(name)
+        shapes = self.raw.shapes(name)
+        return None if shapes is None else as_array(shapes)
+
+    def settle(self, values: dict[str, Any], sizes: dict[str, Any]) -> None:
+        """Keeps these values and sizes and lets go of the engine's memory."""
+        self._values, self._sizes, self.raw = values, sizes, None
 
 
 def make_batch(raw: _penstock.Batch, convert: Callable[[_penstock.View], Any] = as_array) -> Batch:
@@ -164,11 +177,13 @@ def make_batch(raw: _penstock.Batch, convert: Callable[[_penstock.View], Any] = 
 
 
 def copied_batch(raw: _penstock.Batch, values: dict[str, Any], kept: dict[str, Any]) -> Batch:
-    """A batch whose fields lie elsewhere. `kept` are id, key and valid; the engine's memory is let go of."""
+    """A batch whose fields lie elsewhere. `kept` are id, key and valid; the engine's memory is let go of. Sizes of samples are
+    copied."""
     fields = tuple(name for name in field_order(raw.names) if name in values)
     batch = _class_for(fields)(*(values[name] for name in fields))
     about = _About(raw, as_array)
-    about.settle(kept)
+    sizes = {name: about.sizes(name) for name in fields}
+    about.settle(kept, {name: size.copy() for name, size in sizes.items() if hasattr(size, "copy")})
     batch._about = about
     return batch
 

@@ -15,7 +15,7 @@ import torch
 
 from . import _penstock
 from ._batch import Batch, as_array, copied_batch, field_order
-from ._finish import Finish, mixed
+from ._finish import Finish, clear_padding, mixed
 from ._loader import HostFront
 from ._penstock import SettingError
 
@@ -133,7 +133,10 @@ class CudaStream:
             slots = [tensor_over(slot).to(self._device, non_blocking=True) for slot in raw.slots(name)]
             return [finish(slot[None])[0] for slot in slots] if finish else slots
         sent = tensor_over(raw.view(name)).to(self._device, non_blocking=True)
-        return finish(sent) if finish else sent
+        if finish is None:
+            return sent
+        done = finish(sent)
+        return clear_padding(done, as_array(raw.shapes(name)), finish.nchw) if packing == "padded" else done
 
     def _release(self, wait: bool) -> None:
         """Gives back the engine's batches whose copies are done."""

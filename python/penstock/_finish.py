@@ -38,6 +38,15 @@ class Finish:
         return moved if self._channels_last else moved.contiguous()
 
 
+def clear_padding(pictures: torch.Tensor, sizes: Any, nchw: bool) -> torch.Tensor:
+    """Zeros where no picture is, as on the CPU: normalize made something else of the zeros that came."""
+    planar = pictures if nchw else pictures.permute(0, 3, 1, 2)
+    for picture, (rows, cols, _) in zip(planar, sizes.tolist()):  # as sent: rows, columns, channels
+        picture[:, rows:] = 0
+        picture[:, :rows, cols:] = 0
+    return pictures
+
+
 def mixed(raw: _penstock.Batch, values: dict[str, Any], finishes: dict[str, Finish]) -> dict[str, Any]:
     """The batch op that the engine drew and left undone, on finished values."""
     if not raw.mix_classes:

@@ -97,6 +97,33 @@ static int choose_one(const psti_source_field *source, int count, const char *wo
                      "the dataset has no field \"%.*s\"; it has %s", (int)name_len, word, names);
 }
 
+static bool chosen(const field_choice *choice, int source)
+{
+    for (int i = 0; i < choice->count; i++)
+        if (choice->field[i].source == source)
+            return true;
+    return false;
+}
+
+/* What objects are judged by, where anything of them is delivered. */
+static int add_hidden(const psti_source_field *source, int count, field_choice *choice,
+                      pst_error *err)
+{
+    static const char *const names[] = {"boxes", "iscrowd", "annotation_id", "width", "height"};
+    bool objects = false;
+    for (int i = 0; i < choice->count; i++)
+        objects |= source[choice->field[i].source].per_object;
+    for (size_t n = 0; objects && n < sizeof names / sizeof *names; n++)
+        for (int i = 0; i < count; i++) {
+            if (strcmp(source[i].info.name, names[n]) != 0 || chosen(choice, i))
+                continue;
+            const int rc = add(choice, (psti_feed_field){.source = i, .hidden = true}, err);
+            if (rc < 0)
+                return rc;
+        }
+    return 0;
+}
+
 int fields_choose(const psti_dataset *data, const char *text, field_choice *choice, pst_error *err)
 {
     const psti_source_field *source;
@@ -112,6 +139,8 @@ int fields_choose(const psti_dataset *data, const char *text, field_choice *choi
             break;
         at += len + 1;
     }
+    if (rc == 0)
+        rc = add_hidden(source, count, choice, err);
     if (rc == 0 && choice->count == 0)
         rc = psti_fail(err, PST_EFIELD, "fields", NULL,
                        "the dataset has no field that can be delivered");
@@ -128,6 +157,8 @@ void fields_inputs(const psti_dataset *data, const field_choice *choice, psti_pl
         memset(input, 0, sizeof *input);
         memcpy(input->name, field->info.name, sizeof input->name);
         input->kind = field->info.kind;
+        input->per_object = field->per_object;
+        input->hidden = choice->field[i].hidden;
         if (field->info.kind == PST_LABEL)
             input->classes = psti_dataset_classes(data);
         input->encoded =

@@ -111,6 +111,19 @@ static int fetch_all(probe *p, int64_t id, probe_cost *c)
     return rc;
 }
 
+/* What of the manifest the plan works on. */
+static void take_values(probe *p, int64_t id, const psti_source_field *fields)
+{
+    for (int i = 0; i < p->choice->count; i++) {
+        const psti_feed_field *field = &p->choice->field[i];
+        const void *value;
+        size_t bytes;
+        if ((fields[field->source].per_object || field->hidden) &&
+            psti_dataset_value(p->data, id, field->source, &value, &bytes) == 0)
+            p->inputs[i] = (psti_input){value, bytes, -1};
+    }
+}
+
 static int read_sample(probe *p, int64_t id, probe_cost *c)
 {
     const psti_source_field *fields;
@@ -118,6 +131,7 @@ static int read_sample(probe *p, int64_t id, probe_cost *c)
     c->encoded = 0;
     for (int i = 0; i < p->choice->count; i++)
         p->inputs[i] = (psti_input){NULL, 0, -1};
+    take_values(p, id, fields);
     if (p->fetch)
         return fetch_all(p, id, c);
     int rc = psti_dataset_look(p->data, id);

@@ -30,6 +30,24 @@ int psti_warp_run(const psti_warp_params *warp, const psti_draw *draw, psti_op_c
     return psti_transform(&matrix, filter, &warp->fill, ctx, in, out, err);
 }
 
+/* The draw's matrix goes from the result to the source. One that cannot be turned round has made a
+ * line of the picture, in which nothing is. */
+void psti_warp_objects(const void *params, const psti_draw *draw, const psti_geom *in,
+                       const psti_geom *out, psti_objects *objects)
+{
+    (void)params, (void)in;
+    const double *m = draw->v;
+    const double det = m[0] * m[4] - m[1] * m[3];
+    if (!(det < 0 || det > 0)) {
+        objects->count = 0;
+        return;
+    }
+    const double back[6] = {m[4] / det,  -m[1] / det, (m[1] * m[5] - m[4] * m[2]) / det,
+                            -m[3] / det, m[0] / det,  (m[3] * m[2] - m[0] * m[5]) / det};
+    psti_objects_affine(objects, back, out->rows, out->cols);
+    psti_objects_drop_empty(objects);
+}
+
 double psti_warp_draw_range(psti_rng *rng, const psti_list *range, int at)
 {
     const double low = range->count == 1 ? -range->v[0] : range->v[at];
@@ -139,6 +157,7 @@ const psti_op psti_op_affine = {
     .flags = PSTI_OP_GEOMETRIC,
     .infer = infer_same,
     .decide = affine_decide,
+    .objects = psti_warp_objects,
     .scratch = scratch,
     .run = affine_run,
 };
@@ -248,6 +267,7 @@ const psti_op psti_op_random_affine = {
     .check = random_affine_check,
     .infer = infer_same,
     .decide = random_affine_decide,
+    .objects = psti_warp_objects,
     .scratch = scratch,
     .run = random_affine_run,
 };
@@ -339,6 +359,7 @@ static int translate_y_decide(const void *p, psti_rng *rng, const psti_geom *in,
         .flags = PSTI_OP_GEOMETRIC,                                                                \
         .infer = infer_same,                                                                       \
         .decide = decision,                                                                        \
+        .objects = psti_warp_objects,                                                              \
         .scratch = scratch,                                                                        \
         .run = shift_run,                                                                          \
     }

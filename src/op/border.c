@@ -51,7 +51,7 @@ typedef struct paste {
     size_t size;         /* of a pixel */
     int64_t begin, end;  /* output columns that are copied as one piece … */
     int64_t left;        /* … from this source column on */
-    const int32_t *cols; /* source of every output column, or FILLED */
+    const int32_t *cols; /* source of every other output column, or FILLED; NULL: all are filled */
     const uint8_t *fill; /* a whole row of it */
 } paste;
 
@@ -72,7 +72,12 @@ static void paste_row(const paste *p, int64_t row, int64_t cols, uint8_t *dst)
         memcpy(dst, p->fill, (size_t)cols * p->size);
         return;
     }
-    if (p->begin > 0 || p->end < cols) { /* then the picture is whole: column 0 is in memory */
+    if (!p->cols) {
+        const size_t end = (size_t)p->end * p->size;
+        memcpy(dst, p->fill, (size_t)p->begin * p->size);
+        memcpy(dst + end, p->fill + end, (size_t)(cols - p->end) * p->size);
+    } else if (p->begin > 0 || p->end < cols) {
+        /* Then the picture is whole: column 0 is in memory. */
         const uint8_t *src = psti_pixel_at(p->in, row, 0);
         paste_pixels(p, src, 0, p->begin, dst);
         paste_pixels(p, src, p->end, cols, dst);
@@ -103,6 +108,8 @@ static void paste_columns(paste *p, const psti_canvas *canvas, int64_t n, int64_
     p->begin = clamp(start, cols);
     p->end = clamp(start + n, cols);
     p->left = p->begin - start;
+    if (canvas->border == PSTI_CONSTANT)
+        return;
     for (int64_t x = 0; x < cols; x++)
         map[x] = (int32_t)canvas_at(canvas, x, n);
     p->cols = map;

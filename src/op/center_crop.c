@@ -50,6 +50,14 @@ static int decide(const void *p, psti_rng *rng, const psti_geom *in, psti_draw *
     return psti_out_check("center_crop", out, err);
 }
 
+static void objects(const void *p, const psti_draw *draw, const psti_geom *in, const psti_geom *out,
+                    psti_objects *o)
+{
+    (void)p, (void)in;
+    psti_objects_crop(o, (int64_t)draw->v[1], (int64_t)draw->v[0], out->rows, out->cols);
+    psti_objects_drop_empty(o);
+}
+
 static size_t scratch(const void *p, const psti_draw *draw, const psti_geom *in,
                       const psti_geom *out)
 {
@@ -73,6 +81,7 @@ const psti_op psti_op_center_crop = {
     .flags = PSTI_OP_CROPS | PSTI_OP_GEOMETRIC | PSTI_OP_MOVES,
     .infer = infer,
     .decide = decide,
+    .objects = objects,
     .scratch = scratch,
     .run = run,
 };

@@ -10,7 +10,7 @@
 
 /* ---- parameters ------------------------------------------------------------------------------ */
 
-static const char *const preset_words[] = {"none", "imagenet", "half", "clip", NULL};
+static const char *const preset_words[] = {"none", "imagenet", "half", "clip", "caffe", NULL};
 static const char *const dtype_words[] = {"same", "u8",  "f16", "bf16", "f32",
                                           "u16",  "i32", "i64", NULL};
 static const int dtype_of_word[] = {0,       PST_U8,  PST_F16, PST_BF16,
@@ -26,6 +26,8 @@ static const preset presets[] = {
     {{3, {0.485, 0.456, 0.406}, 0}, {3, {0.229, 0.224, 0.225}, 0}},
     {{1, {0.5}, 0}, {1, {0.5}, 0}},
     {{3, {0.48145466, 0.4578275, 0.40821073}, 0}, {3, {0.26862954, 0.26130258, 0.27577711}, 0}},
+    /* On 0 to 255, of channels from blue to red. */
+    {{3, {102.9801 / 255, 115.9465 / 255, 122.7717 / 255}, 0}, {1, {1.0 / 255}, 0}},
 };
 
 const psti_param psti_normalize_table[] = {
@@ -91,8 +93,9 @@ int psti_normalize_values(const psti_normalize_params *params, psti_list *mean, 
         return 0;
     }
     if (params->mean.count == 0 || params->std.count == 0)
-        return psti_fail(err, PST_EPIPELINE, "normalize", NULL,
-                         "needs a preset (imagenet, half, clip) or both mean=(…) and std=(…)");
+        return psti_fail(
+            err, PST_EPIPELINE, "normalize", NULL,
+            "needs a preset (imagenet, half, clip, caffe) or both mean=(…) and std=(…)");
     if (params->mean.count != params->std.count)
         return psti_fail(err, PST_EPIPELINE, "normalize", NULL, "mean has %d values, std has %d",
                          params->mean.count, params->std.count);

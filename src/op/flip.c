@@ -39,6 +39,20 @@ static int decide(const void *p, psti_rng *rng, const psti_geom *in, psti_draw *
     return 0;
 }
 
+static void objects_hflip(const void *p, const psti_draw *draw, const psti_geom *in,
+                          const psti_geom *out, psti_objects *o)
+{
+    (void)p, (void)draw, (void)in, (void)out;
+    psti_objects_hflip(o);
+}
+
+static void objects_vflip(const void *p, const psti_draw *draw, const psti_geom *in,
+                          const psti_geom *out, psti_objects *o)
+{
+    (void)p, (void)draw, (void)in, (void)out;
+    psti_objects_vflip(o);
+}
+
 static int fail_field(const char *op, pst_error *err)
 {
     return psti_fail(err, PST_EFIELD, op, NULL,
@@ -97,6 +111,7 @@ const psti_op psti_op_hflip = {
     .flags = PSTI_OP_RANDOM | PSTI_OP_GEOMETRIC | PSTI_OP_INPLACE | PSTI_OP_MOVES,
     .infer = infer,
     .decide = decide,
+    .objects = objects_hflip,
     .run = run_hflip,
 };
 
@@ -108,5 +123,6 @@ const psti_op psti_op_vflip = {
     .flags = PSTI_OP_RANDOM | PSTI_OP_GEOMETRIC | PSTI_OP_INPLACE | PSTI_OP_MOVES,
     .infer = infer,
     .decide = decide,
+    .objects = objects_vflip,
     .run = run_vflip,
 };

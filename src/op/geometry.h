@@ -92,6 +92,9 @@ typedef struct psti_warp_params {
 int psti_warp_decide(const char *op, const psti_warp_params *warp, const psti_matrix *matrix,
                      bool exact, const psti_geom *in, psti_draw *draw, const psti_geom *out,
                      pst_error *err);
+/* psti_op.objects of an op whose draw holds the matrix. */
+void psti_warp_objects(const void *params, const psti_draw *draw, const psti_geom *in,
+                       const psti_geom *out, psti_objects *objects);
 int psti_warp_run(const psti_warp_params *warp, const psti_draw *draw, psti_op_ctx *ctx,
                   const psti_field *in, psti_field *out, pst_error *err);
 /* Two ends of a range from a list of one (-x, x) or more, from entry `at` on. */

@@ -5,8 +5,9 @@
  *
  * An op works in two steps. `decide` makes every random choice and says what comes out, from the
  * picture's size alone, so it can run before the picture is decoded. `run` carries the decision out
- * on each field that the op fits (image and mask share one decision). Ops keep no state of their
- * own: scratch memory is in the worker's psti_op_ctx. */
+ * on each field that the op fits (image and mask share one decision). Boxes of objects follow what
+ * was decided, by `objects`. Ops keep no state of their own: scratch memory is in the worker's
+ * psti_op_ctx. */
 #ifndef PSTI_OP_OP_H
 #define PSTI_OP_OP_H
 
@@ -16,6 +17,7 @@
 
 #include "core/field.h"
 #include "core/memory.h"
+#include "core/objects.h"
 #include "core/rng.h"
 
 /* ---- parameters ------------------------------------------------------------------------------ */
@@ -65,6 +67,10 @@ enum {
                               decide's is an upper bound */
     PSTI_OP_RETYPES = 128, /* infer and decide set all of *out; for other ops depth, type, axes and
                               units stay what they were */
+    PSTI_OP_PARTIAL = 256, /* run can make just a window of what decide said (out->x0, y0): the one
+                              that a crop behind it reads */
+    PSTI_OP_OBJECTS = 512, /* chooses by the objects in the picture: there must be some field of
+                              them */
 };
 
 /* What an op acts on, by the meaning of the dimensions. */
@@ -109,9 +115,10 @@ static inline size_t psti_note_bytes(const psti_note *note)
     return offsetof(psti_note, row) + (size_t)note->count * sizeof *note->row;
 }
 
-/* What a decision may go by beside the size. note: NULL while nobody has looked. */
+/* What a decision may go by beside the size. */
 typedef struct psti_scene {
-    const psti_note *note;
+    const psti_note *note;       /* NULL while nobody has looked */
+    const psti_objects *objects; /* in the picture as it stands; NULL: not known */
 } psti_scene;
 /* decide_in's answer where it must know the note: it is asked again when that is there. */
 enum { PSTI_DECIDE_NEEDS_NOTE = 1 };
@@ -155,11 +162,17 @@ typedef struct psti_op {
     int (*decide)(const void *params, psti_rng *rng, const psti_geom *in, psti_draw *draw,
                   psti_geom *out, pst_error *err);
     /* In place of decide where more than the size matters; NULL: decide. Draws the same whether it
-     * is asked once or twice. scene NULL: a guess will do. */
+     * is asked once or twice. Parts of the scene may be missing, or all of it (NULL) when it is
+     * only asked what usually comes out: then what is usual is decided. */
     int (*decide_in)(const void *params, psti_rng *rng, const psti_scene *scene,
                      const psti_geom *in, psti_draw *draw, psti_geom *out, pst_error *err);
     /* What decide_in wants to know of a mask; a function of the field alone. Worker thread. */
     int (*survey)(const void *params, const psti_field *mask, psti_note *out, pst_error *err);
+    /* Moves the boxes of the picture's objects, and leaves out those that are not in it any more.
+     * NULL: boxes stay where they are; a geometric op without it cannot act on a picture that has
+     * boxes. Called when the op was decided and acts. Any thread, no blocking, no allocation. */
+    void (*objects)(const void *params, const psti_draw *draw, const psti_geom *in,
+                    const psti_geom *out, psti_objects *objects);
     /* Worker memory beyond in and out that run will use, in bytes; NULL = none. */
     size_t (*scratch)(const void *params, const psti_draw *draw, const psti_geom *in,
                       const psti_geom *out);
@@ -169,10 +182,10 @@ typedef struct psti_op {
     /* Carries the decision out on one field. `in` may be a window of the picture (in->x0, y0 …)
      * that covers what is read. `out` comes with data, stride, shape, dtype and kind set to
      * decide's size (stride >= a row; data has 64 readable bytes past its end); run writes every
-     * byte of each row that counts. Of volumes `in` may be a view with any steps, and `out` has no
-     * gaps; PSTI_OP_VIEWS: `out` comes as a copy of `in`. kind PST_MASK: nearest neighbour, any
-     * channel count 1, u8 or u16. Worker thread. NULL: a function of the caller's does it, see
-     * pipeline/call.c. */
+     * byte of each row that counts. PSTI_OP_PARTIAL: `out` may be a window too. Of volumes `in` may
+     * be a view with any steps, and `out` has no gaps; PSTI_OP_VIEWS: `out` comes as a copy of
+     * `in`. kind PST_MASK: nearest neighbour, any channel count 1, u8 or u16. Worker thread. NULL:
+     * a function of the caller's does it, see pipeline/call.c. */
     int (*run)(const void *params, const psti_draw *draw, psti_op_ctx *ctx, const psti_field *in,
                psti_field *out, pst_error *err);
     /* In place of run where the op stands behind normalize or to that make floats: writes what it
@@ -210,7 +223,7 @@ typedef struct psti_finish {
 
 /* Parameter tables of normalize and to, for the pipeline's parser. */
 typedef struct psti_normalize_params {
-    int preset; /* 0 none, 1 imagenet, 2 half (mean 0.5, std 0.5), 3 clip */
+    int preset; /* 0 none, 1 imagenet, 2 half (mean 0.5, std 0.5), 3 clip, 4 caffe */
     psti_list mean, std;
 } psti_normalize_params;
 typedef struct psti_to_params {

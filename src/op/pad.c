@@ -79,6 +79,15 @@ static int decide(const void *p, psti_rng *rng, const psti_geom *in, psti_draw *
     return rc < 0 ? rc : psti_out_check("pad", out, err);
 }
 
+static void objects(const void *p, const psti_draw *draw, const psti_geom *in, const psti_geom *out,
+                    psti_objects *o)
+{
+    (void)draw, (void)in;
+    psti_canvas rows, cols;
+    borders(p, &rows, &cols);
+    psti_objects_pad(o, cols.before[0], rows.before[0], out->rows, out->cols);
+}
+
 static size_t scratch(const void *p, const psti_draw *draw, const psti_geom *in,
                       const psti_geom *out)
 {
@@ -105,6 +114,7 @@ const psti_op psti_op_pad = {
     .check = check,
     .infer = infer,
     .decide = decide,
+    .objects = objects,
     .scratch = scratch,
     .run = run,
 };

@@ -149,6 +149,22 @@ static int decide(const void *p, psti_rng *rng, const psti_geom *in, psti_draw *
     return rc < 0 ? rc : psti_out_check("random_crop", out, err);
 }
 
+/* Where the window begins along one axis of the picture without borders. */
+static int64_t start(const psti_canvas *canvas)
+{
+    return canvas->skip - canvas->before[0] - canvas->before[1];
+}
+
+static void objects(const void *p, const psti_draw *draw, const psti_geom *in, const psti_geom *out,
+                    psti_objects *o)
+{
+    (void)in;
+    psti_canvas rows, cols;
+    borders(p, draw, &rows, &cols);
+    psti_objects_crop(o, start(&cols), start(&rows), out->rows, out->cols);
+    psti_objects_drop_empty(o);
+}
+
 static size_t scratch(const void *p, const psti_draw *draw, const psti_geom *in,
                       const psti_geom *out)
 {
@@ -174,6 +190,7 @@ const psti_op psti_op_random_crop = {
     .check = check,
     .infer = infer,
     .decide = decide,
+    .objects = objects,
     .scratch = scratch,
     .run = run,
 };

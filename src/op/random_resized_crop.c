@@ -121,6 +121,15 @@ static int decide(const void *p, psti_rng *rng, const psti_geom *in, psti_draw *
     return psti_out_check("random_resized_crop", out, err);
 }
 
+static void objects(const void *p, const psti_draw *draw, const psti_geom *in, const psti_geom *out,
+                    psti_objects *o)
+{
+    (void)p, (void)in;
+    psti_objects_crop(o, draw->left, draw->top, draw->rows, draw->cols);
+    psti_objects_drop_empty(o);
+    psti_objects_resize(o, out->rows, out->cols);
+}
+
 static size_t scratch(const void *p, const psti_draw *draw, const psti_geom *in,
                       const psti_geom *out)
 {
@@ -145,6 +154,7 @@ const psti_op psti_op_random_resized_crop = {
     .check = check,
     .infer = infer,
     .decide = decide,
+    .objects = objects,
     .scratch = scratch,
     .run = run,
 };

@@ -7,7 +7,11 @@ typedef struct resize_params {
     psti_list size;
     int interpolation;
     int64_t max_size;
+    int rule;
 } resize_params;
+
+enum { RULE_TORCHVISION, RULE_MLPERF };
+static const char *const rule_words[] = {"torchvision", "mlperf", NULL};
 
 static const psti_param table[] = {
     {.name = "size",
@@ -32,6 +36,12 @@ static const psti_param table[] = {
      .max = PSTI_SIZE_MAX,
      .def = "0",
      .help = "with one number: the longer side is held to this; 0 = no limit"},
+    {.name = "rule",
+     .type = PSTI_P_WORD,
+     .offset = offsetof(resize_params, rule),
+     .words = rule_words,
+     .def = "torchvision",
+     .help = "how sides are rounded that max_size holds: mlperf rounds the shorter one first"},
     {.name = NULL},
 };
 
@@ -63,6 +73,16 @@ static void sizes(const resize_params *params, const psti_geom *in, psti_geom *o
     const double longer = (double)(tall ? in->rows : in->cols);
     const double size = params->size.v[0], limit = (double)params->max_size;
     int64_t new_short = (int64_t)size, new_long = (int64_t)(size * longer / shorter);
+    if (params->rule == RULE_MLPERF) {
+        if (params->max_size > 0 && longer / shorter * size > limit)
+            new_short = psti_round_even(limit * shorter / longer);
+        new_long = (int64_t)((double)new_short * longer / shorter);
+        if (new_short == (int64_t)shorter) /* then it stays as it is */
+            new_long = (int64_t)longer;
+        out->rows = tall ? new_long : new_short;
+        out->cols = tall ? new_short : new_long;
+        return;
+    }
     if (params->max_size > 0 && new_long > params->max_size) {
         new_short = (int64_t)(limit * (double)new_short / (double)new_long);
         new_long = params->max_size;
@@ -91,6 +111,13 @@ static int decide(const void *p, psti_rng *rng, const psti_geom *in, psti_draw *
     return psti_out_check("resize", out, err);
 }
 
+static void objects(const void *p, const psti_draw *draw, const psti_geom *in, const psti_geom *out,
+                    psti_objects *o)
+{
+    (void)p, (void)draw, (void)in;
+    psti_objects_resize(o, out->rows, out->cols);
+}
+
 static size_t scratch(const void *p, const psti_draw *draw, const psti_geom *in,
                       const psti_geom *out)
 {
@@ -115,6 +142,7 @@ const psti_op psti_op_resize = {
     .check = check,
     .infer = infer,
     .decide = decide,
+    .objects = objects,
     .scratch = scratch,
     .run = run,
 };

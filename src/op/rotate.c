@@ -109,6 +109,7 @@ const psti_op psti_op_rotate = {
     .flags = PSTI_OP_GEOMETRIC,
     .infer = infer,
     .decide = rotate_decide,
+    .objects = psti_warp_objects,
     .scratch = scratch,
     .run = run,
 };
@@ -122,6 +123,7 @@ const psti_op psti_op_random_rotation = {
     .check = random_check,
     .infer = infer,
     .decide = random_decide,
+    .objects = psti_warp_objects,
     .scratch = scratch,
     .run = run,
 };

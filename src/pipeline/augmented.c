@@ -9,6 +9,8 @@
 int psti_plan_augmented_pictures(const psti_plan *plan)
 {
     int count = 0;
+    if (plan->objects.picture >= 0) /* neither are boxes part of the pixels */
+        return 0;
     for (int i = 0; i < plan->output_count; i++) {
         const int p = plan->outputs[i].picture;
         if (p < 0)

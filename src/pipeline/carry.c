@@ -87,21 +87,34 @@ static bool same_place(const psti_field *in, const psti_geom *out)
             (now.depth == out->depth && in->whole_depth == out->depth && psti_field_dense(in)));
 }
 
-/* The field that an op writes: where it stands, or in the picture's other buffer. */
-static int place_output(psti_shot *shot, const psti_op *op, const psti_geom *size, psti_field *out)
+/* The field that an op writes: where it stands, or in the picture's other buffer. part: all that is
+ * needed of it; NULL: everything is. */
+static int place_output(psti_shot *shot, const psti_op *op, const psti_geom *size,
+                        const psti_draw *part, psti_field *out)
 {
     *out = shot->now;
     out->first_damaged_row = PSTI_ROWS_SOUND;
     const bool in_place = (op->flags & PSTI_OP_INPLACE) && !shot->borrowed;
     if (op->flags & PSTI_OP_VIEWS || (in_place && same_place(&shot->now, size)))
         return 0;
+    psti_geom made = *size;
+    if (part) {
+        made.rows = part->rows;
+        made.cols = part->cols;
+    }
     size_t bytes;
-    if (!psti_geom_bytes(size, &bytes))
+    if (!psti_geom_bytes(&made, &bytes))
         return -EOVERFLOW;
     if (psti_buf_need(PSTI_MEM_PIPELINE, &shot->buf[!shot->at], bytes) < 0)
         return -ENOMEM;
-    *out = psti_field_of(shot->now.kind, size);
+    *out = psti_field_of(shot->now.kind, &made);
     out->data = shot->buf[!shot->at].data;
+    if (part) {
+        out->y0 = part->top;
+        out->x0 = part->left;
+        out->whole_rows = size->rows;
+        out->whole_cols = size->cols;
+    }
     return 0;
 }
 
@@ -129,7 +142,8 @@ static int run_op(psti_work *work, psti_kit *kit, int p, pst_error *err)
     psti_field out;
     if (!step->draw.act || work->plan->pictures[p].overlay == work->cursor)
         return 0;
-    int rc = place_output(shot, stage->type.op, &step->out, &out);
+    int rc = place_output(shot, stage->type.op, &step->out,
+                          psti_work_partial(work, work->cursor, p), &out);
     kit->ops.id = work->id;
     if (rc < 0)
         psti_fail(err, rc, stage->type.name, NULL, "out of memory for a picture of %lld x %lld",
@@ -207,6 +221,8 @@ size_t psti_work_shape(const psti_work *work, int output, int64_t shape[PST_MAX_
 {
     const psti_plan_output *out = &work->plan->outputs[output];
     const psti_field *field = psti_work_field(work, output);
+    if (out->objects)
+        return psti_work_object_shape(work, out, shape);
     if (out->picture < 0) {
         memcpy(shape, field->shape, sizeof field->shape);
         return field->bytes;
@@ -250,7 +266,9 @@ void psti_work_finish_in(const psti_work *work, psti_kit *kit, int output, const
     const uint64_t start = psti_now_ns();
     const psti_plan_output *out = &work->plan->outputs[output];
     const psti_field *field = psti_work_field(work, output);
-    if (out->picture >= 0) {
+    if (out->objects) {
+        psti_work_write_objects(work, out, box, dst);
+    } else if (out->picture >= 0) {
         const psti_finish finish = psti_output_finish(out, field);
         const psti_pitch pitch = psti_pitch_of(&finish, field, box);
         psti_finish_write(&finish, field, &pitch, dst);

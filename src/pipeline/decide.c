@@ -2,8 +2,9 @@
  * Every decision about a sample, made from the pictures' headers before anything is decoded: what
  * each op draws, what size comes out of it, which window of each picture is to be decoded and how
  * many of its rows count. Only what stands behind an op of open size or a call(any=true) waits for
- * its result, and what goes by the contents of a mask for a look at them (survey.c). Worker
- * threads; no allocation. */
+ * its result, and what goes by the contents of a mask for a look at them (survey.c). Boxes follow
+ * each decision at once, so that the next can be made from them. Worker threads; only storage of
+ * objects grows. */
 #include <stdio.h>
 #include <string.h>
 
@@ -67,7 +68,7 @@ static int decide_one(psti_work *work, int s, int picture, const psti_rng_key *k
 {
     const psti_stage *stage = &work->plan->stages[s];
     psti_step *step = psti_work_at(work, s, picture);
-    const psti_scene scene = psti_work_scene(work);
+    const psti_scene scene = psti_work_scene(work, picture);
     const int rc = psti_stage_decide(stage, work->plan->pictures[picture].view, key, work->id,
                                      &scene, step, err);
     if (rc)
@@ -144,6 +145,18 @@ static int next_acting(const psti_work *work, int from, int picture)
             psti_work_at(work, s, picture)->draw.act)
             return s;
     return -1;
+}
+
+const psti_draw *psti_work_partial(const psti_work *work, int stage, int picture)
+{
+    const psti_op *op = work->plan->stages[stage].type.op;
+    if (!op || !(op->flags & PSTI_OP_PARTIAL))
+        return NULL;
+    const int next = next_acting(work, stage, picture);
+    if (next < 0 || !(work->plan->stages[next].type.op->flags & PSTI_OP_CROPS))
+        return NULL;
+    const psti_draw *draw = &psti_work_at(work, next, picture)->draw;
+    return draw->rows < 1 || draw->cols < 1 ? NULL : draw;
 }
 
 /* Grows a span to hold another one too. */
@@ -238,7 +251,10 @@ static int decide_next(psti_work *work, pst_error *err)
         *psti_work_at(work, s, p) = (psti_step){.in = now, .out = now, .draw.act = true};
     }
     work->decided++;
-    return plan->stages[s].type.op ? decide_stage(work, s, &work->key, err) : 0;
+    const int rc = plan->stages[s].type.op ? decide_stage(work, s, &work->key, err) : 0;
+    if (rc == 0)
+        psti_work_follow_objects(work, s);
+    return rc;
 }
 
 int psti_work_decide_on(psti_work *work, pst_error *err)
@@ -262,7 +278,11 @@ int psti_work_decide(psti_work *work, const psti_rng_key *key, pst_error *err)
 {
     work->key = *key;
     work->decided = 0;
-    const int rc = psti_work_decide_on(work, err);
+    int rc = psti_work_take_objects(work, err);
+    if (rc == 0)
+        rc = psti_work_decide_on(work, err);
+    if (rc == 0)
+        rc = psti_work_settle_objects(work, err);
     if (rc == 0)
         psti_work_aim(work);
     return rc;

@@ -176,6 +176,10 @@ int psti_plan_output_of(psti_plan *plan, int i, bool raw, int picture, const pst
         out->shape[0] = -1;
         return 0;
     }
+    if (!track && input->per_object && plan->objects.picture >= 0) {
+        psti_plan_object_output(plan, i, out);
+        return 0;
+    }
     if (!track) {
         passing_shape(out, input);
         return 0;

@@ -22,6 +22,11 @@ void psti_work_parcel(const psti_work *work, int output, psti_parcel *out)
     const psti_plan_output *o = &work->plan->outputs[output];
     out->bytes = psti_work_shape(work, output, out->shape);
     out->finished = true;
+    if (psti_output_is_masks(work->plan, o)) {
+        out->finished = false;
+        out->bytes = psti_work_pack_masks(work, NULL);
+        return;
+    }
     if (o->picture < 0 || !may_wait(work, o))
         return;
     out->field = *psti_work_field(work, output);
@@ -40,8 +45,12 @@ void psti_work_pack(const psti_work *work, psti_kit *kit, int output, psti_parce
     }
     const uint64_t start = psti_now_ns();
     const int finish = work->plan->stage_count;
-    parcel->field.data = dst;
-    psti_field_copy(psti_work_field(work, output), &parcel->field);
+    if (psti_output_is_masks(work->plan, &work->plan->outputs[output])) {
+        psti_work_pack_masks(work, dst);
+    } else {
+        parcel->field.data = dst;
+        psti_field_copy(psti_work_field(work, output), &parcel->field);
+    }
     kit->stage_ns[finish] += psti_now_ns() - start;
     kit->stage_runs[finish] += output == work->plan->counted_output;
 }
@@ -51,7 +60,9 @@ void psti_plan_unpack(const psti_plan *plan, psti_kit *kit, int output, const ps
 {
     const uint64_t start = psti_now_ns();
     const psti_plan_output *out = &plan->outputs[output];
-    if (!parcel->finished) {
+    if (!parcel->finished && psti_output_is_masks(plan, out)) {
+        psti_unpack_masks(src, parcel->bytes, kit, box, dst);
+    } else if (!parcel->finished) {
         psti_field field = parcel->field;
         field.data = (uint8_t *)src; /* only read */
         const psti_finish finish = psti_output_finish(out, &field);

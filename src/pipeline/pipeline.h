@@ -41,6 +41,8 @@ typedef struct psti_plan_input {
     int dtype, rank;
     int64_t shape[PST_MAX_RANK]; /* -1 where unknown */
     int64_t classes;             /* labels: how many the dataset has; 0 = not known */
+    bool per_object; /* a value for each object in the picture; see objects.c for the names */
+    bool hidden;     /* not delivered: objects are judged and chosen by it */
 } psti_plan_input;
 
 /* What finish will write of an input: one output, or one per view of it. In the order of inputs. */
@@ -55,6 +57,7 @@ typedef struct psti_plan_output {
     bool mixed;                  /* a batch op acts on it */
     int64_t classes; /* labels under a batch op: > 0: one float per class, 1 at the label and 0
                         elsewhere before the batch is mixed */
+    bool objects;    /* of the objects that are left in the picture when all ops have acted */
 } psti_plan_output;
 
 typedef struct psti_plan psti_plan;
@@ -182,7 +185,7 @@ const psti_note *psti_work_note(const psti_work *work);
 /* Takes a sample on: reads headers, makes every decision up to where sizes are known, sets the
  * cursor to the first stage. View k of a picture (from 1) draws with k as the key's view. inputs:
  * one per plan input, in order; bytes == NULL where the sample lacks an optional field (then an
- * error if it is a picture). */
+ * error if it is a picture). Inputs of objects: their values, which are only read. */
 int psti_work_start(psti_work *work, psti_kit *kit, const psti_plan *plan, const psti_rng_key *key,
                     const psti_input *inputs, pst_error *err);
 /* The same for a sample whose pictures are there in decoded form, one per picture of the plan, in

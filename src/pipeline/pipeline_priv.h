@@ -137,6 +137,7 @@ typedef struct psti_op_type {
 typedef struct psti_decode_params {
     int color; /* psti_color */
     bool orient;
+    int crowd; /* objects that stand for many: 0 are left out, 1 stay */
 } psti_decode_params;
 
 /* The index-th, in the order of the documentation; false past the end. */
@@ -288,6 +289,13 @@ typedef struct psti_plan_mix {
 } psti_plan_mix;
 enum { PSTI_MIXES_MAX = 8 };
 
+/* The inputs that tell of the objects in a picture (objects.c); -1: there is none. */
+typedef struct psti_plan_objects {
+    int picture; /* that they are in; -1: values pass as they are */
+    int boxes, crowd, names, shapes, width, height;
+    bool keep_crowds;
+} psti_plan_objects;
+
 struct psti_plan {
     psti_plan_input *inputs;
     int count;                       /* of inputs */
@@ -301,6 +309,7 @@ struct psti_plan {
     int decoded_stages; /* leading ones without randomness */
     int survey;         /* the stage that looks at a mask, the last of them; -1: there is none */
     int counted_output; /* the output whose finish counts as a run of that stage */
+    psti_plan_objects objects;
     bool force_full;
     psti_plan_mix mixes[PSTI_MIXES_MAX];
     int mix_count, mix_weight; /* of all */
@@ -363,6 +372,15 @@ typedef struct psti_shot {
     bool sound;    /* the decoder found no damaged row */
 } psti_shot;
 
+/* The objects of the sample in hand. */
+typedef struct psti_cast {
+    psti_objects now;     /* as they stand after the last stage that is decided */
+    psti_buf rows, boxes; /* its arrays */
+    psti_buf shapes;      /* psti_outline[stored], where masks are delivered */
+    psti_buf scratch;     /* for masks */
+    psti_geom canvas;     /* the picture's final size */
+} psti_cast;
+
 struct psti_work {
     const psti_plan *plan; /* NULL: no sample in hand */
     int cursor;
@@ -384,6 +402,7 @@ struct psti_work {
     int shots_cap;
     psti_step *steps; /* [stage][picture] */
     int steps_cap;
+    psti_cast *cast; /* NULL until a plan has objects */
     /* Which kit's decoder has which picture's header read, see psti_kit. */
     uint64_t kit_id, kit_opened;
     int open_picture;
@@ -412,6 +431,38 @@ int psti_work_decide(psti_work *work, const psti_rng_key *key, pst_error *err);
  * with out = in and act set (decide.c). */
 int psti_stage_decide(const psti_stage *stage, int view, const psti_rng_key *key, int64_t id,
                       const psti_scene *scene, psti_step *step, pst_error *err);
+/* The window that a stage behind `stage` reads of what it makes, where it need make no more; NULL:
+ * all of it (decide.c). */
+const psti_draw *psti_work_partial(const psti_work *work, int stage, int picture);
+
+/* ---- objects.c: boxes, labels and masks of what is in a picture ------------------------------ */
+
+/* Finds the inputs that tell of objects, and refuses ops that boxes cannot follow. Stages are
+ * known, outputs are not. */
+int psti_plan_find_objects(psti_plan *plan, pst_error *err);
+/* Describes the output of an input that has a value for each object. */
+void psti_plan_object_output(const psti_plan *plan, int input, psti_plan_output *out);
+/* The objects as stored, judged by the picture's header: those that are to stay, clamped to it. */
+int psti_work_take_objects(psti_work *work, pst_error *err);
+/* What was decided of stage s, done to the boxes. */
+void psti_work_follow_objects(psti_work *work, int s);
+/* Everything is decided: makes room for what finish needs. */
+int psti_work_settle_objects(psti_work *work, pst_error *err);
+size_t psti_work_object_shape(const psti_work *work, const psti_plan_output *out,
+                              int64_t shape[PST_MAX_RANK]);
+/* box: as in psti_work_finish_in. */
+void psti_work_write_objects(const psti_work *work, const psti_plan_output *out, const int64_t *box,
+                             uint8_t *dst);
+bool psti_output_is_masks(const psti_plan *plan, const psti_plan_output *out);
+/* Masks as they wait for their batch: what they are drawn from. Returns how many bytes; writes them
+ * unless dst is NULL. */
+size_t psti_work_pack_masks(const psti_work *work, uint8_t *dst);
+/* Draws them, over zeros; box: as in psti_work_finish_in. */
+void psti_unpack_masks(const uint8_t *src, size_t bytes, psti_kit *kit, const int64_t *box,
+                       uint8_t *dst);
+size_t psti_cast_bytes(const psti_cast *cast); /* NULL is fine */
+void psti_cast_free(psti_cast *cast);
+
 /* The decisions that had to wait for the result of the stage before them (decide.c). */
 int psti_work_decide_on(psti_work *work, pst_error *err);
 /* The same, and what start checks once all is decided (work.c). */
@@ -420,7 +471,7 @@ int psti_work_decide_late(psti_work *work, pst_error *err);
 void psti_work_aim(psti_work *work);
 /* What decisions may go by; whether the sample must be looked at; the stage at the cursor, which
  * does so, on picture p; what was found as a part of the decoded form (survey.c). */
-psti_scene psti_work_scene(const psti_work *work);
+psti_scene psti_work_scene(const psti_work *work, int picture);
 bool psti_work_wants_survey(const psti_work *work);
 int psti_work_survey(psti_work *work, int p, pst_error *err);
 psti_decoded psti_work_decoded_note(const psti_work *work);

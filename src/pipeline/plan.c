@@ -450,9 +450,12 @@ static int plan_outputs(planner *p)
 {
     psti_plan *plan = p->plan;
     int rc = 0;
-    for (int i = 0; rc == 0 && i < plan->count; i++)
+    for (int i = 0; rc == 0 && i < plan->count; i++) {
+        if (plan->inputs[i].hidden)
+            continue;
         rc = plan->picture_of[i] < 0 ? psti_plan_output_of(plan, i, p->raw[i], -1, NULL, p->err)
                                      : plan_picture_outputs(p, i);
+    }
     for (int i = plan->output_count - 1; i >= 0; i--)
         if (plan->outputs[i].picture >= 0)
             plan->counted_output = i;
@@ -490,6 +493,8 @@ int psti_plan_new(const psti_pipeline *pipeline, const psti_plan_input *inputs, 
         rc = find_pictures(&p);
     for (int i = 0; rc == 0 && i < pipeline->op_count; i++)
         rc = plan_op(&p, &pipeline->ops[i]);
+    if (rc == 0)
+        rc = psti_plan_find_objects(p.plan, err);
     if (rc == 0)
         rc = plan_outputs(&p);
     if (rc == 0)

@@ -9,6 +9,8 @@
 /* In the order of psti_color. */
 static const char *const colors[] = {"rgb", "gray", "keep", NULL};
 
+static const char *const crowd_words[] = {"drop", "keep", NULL};
+
 static const psti_param decode_table[] = {
     {.name = "color",
      .type = PSTI_P_WORD,
@@ -21,6 +23,12 @@ static const psti_param decode_table[] = {
      .offset = offsetof(psti_decode_params, orient),
      .def = "false",
      .help = "turn pictures as their EXIF orientation says"},
+    {.name = "crowd",
+     .type = PSTI_P_WORD,
+     .offset = offsetof(psti_decode_params, crowd),
+     .words = crowd_words,
+     .def = "drop",
+     .help = "objects that stand for many: drop leaves them out, keep delivers them"},
     {.name = NULL},
 };
 

@@ -82,9 +82,11 @@ const psti_note *psti_work_note(const psti_work *work)
     return work->note_found ? work->note : NULL;
 }
 
-psti_scene psti_work_scene(const psti_work *work)
+psti_scene psti_work_scene(const psti_work *work, int picture)
 {
-    return (psti_scene){.note = work->note_known ? work->note : NULL};
+    return (psti_scene){.note = work->note_known ? work->note : NULL,
+                        .objects =
+                            work->plan->objects.picture == picture ? &work->cast->now : NULL};
 }
 
 psti_decoded psti_work_decoded_note(const psti_work *work)

@@ -30,6 +30,7 @@ void psti_work_free(psti_work *work)
     psti_free(work->inputs);
     psti_free(work->fields);
     psti_free(work->note);
+    psti_cast_free(work->cast);
     psti_free(work);
 }
 
@@ -121,7 +122,9 @@ static int take_inputs(psti_work *work, const psti_input *inputs, bool decoded, 
         memcpy(work->inputs, inputs, (size_t)plan->count * sizeof *inputs);
     for (int o = 0; rc == 0 && o < plan->output_count; o++) {
         const int i = plan->outputs[o].input;
-        if (plan->picture_of[i] < 0)
+        if (plan->outputs[o].objects)
+            work->fields[i] = (psti_field){0};
+        else if (plan->picture_of[i] < 0)
             rc = take_passing(work, &plan->outputs[o], err);
         else if (!inputs[i].bytes && !decoded)
             rc = psti_fail(err, PST_EFIELD, "decode", NULL, "the sample has no field %s",
@@ -385,8 +388,12 @@ static size_t follow_picture(const psti_work *work, int p, size_t *extra)
             bytes = shot->need.out_bytes;
             *extra = larger(*extra, shot->need.library_bytes);
         } else {
+            const psti_draw *part = psti_work_partial(work, s, p);
+            psti_geom made = step->out;
+            made.rows = part ? part->rows : made.rows;
+            made.cols = part ? part->cols : made.cols;
             at = !at;
-            psti_geom_bytes(&step->out, &bytes);
+            psti_geom_bytes(&made, &bytes);
             if (stage->type.op->scratch)
                 *extra = larger(*extra, stage->type.op->scratch(stage->params, &step->draw,
                                                                 &step->in, &step->out));
@@ -403,7 +410,7 @@ size_t psti_work_need(const psti_work *work)
         return 0;
     for (int p = 0; p < work->plan->picture_count; p++)
         held += follow_picture(work, p, &extra);
-    return held + extra;
+    return held + extra + psti_cast_bytes(work->cast);
 }
 
 bool psti_work_grew(psti_work *work)
@@ -418,7 +425,7 @@ size_t psti_work_bytes(const psti_work *work, const psti_kit *kit)
     size_t bytes = sizeof *work + (size_t)work->inputs_cap * sizeof *work->inputs +
                    (size_t)work->fields_cap * sizeof *work->fields +
                    (size_t)work->shots_cap * sizeof *work->shots +
-                   (size_t)work->steps_cap * sizeof *work->steps +
+                   (size_t)work->steps_cap * sizeof *work->steps + psti_cast_bytes(work->cast) +
                    (work->note ? sizeof *work->note : 0);
     for (int i = 0; i < work->shots_cap; i++)
         bytes += work->shots[i].buf[0].cap + work->shots[i].buf[1].cap;
@@ -452,5 +459,9 @@ void psti_work_clear(psti_work *work, psti_kit *kit, size_t keep)
         psti_kit_close(kit);
     work->plan = NULL;
     work->kit_id = 0;
+    if (psti_cast_bytes(work->cast) > keep) {
+        psti_cast_free(work->cast);
+        work->cast = NULL;
+    }
     psti_work_trim(work, kit, keep);
 }

@@ -126,7 +126,7 @@ static int check(const psti_feed *feed, pst_error *err)
         why = "its draws belong to preparations, so draw_id cannot be set";
     else if (psti_plan_augmented_pictures(s->plan) == 0)
         why = "the pipeline delivers no picture, or lays something over finished ones "
-              "(random_erasing after normalize): put that before normalize";
+              "(random_erasing after normalize): put that before normalize; or it has boxes";
     if (!why)
         return 0;
     return psti_fail(err, -EINVAL, "options", NULL, "sampling=opportunistic: %s", why);

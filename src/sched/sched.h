@@ -61,6 +61,7 @@ typedef struct psti_feed_field {
     int source;   /* index among the dataset's fields */
     int packing;  /* pst_packing wanted; 0 = dense where the shape is known, else ragged */
     int multiple; /* padded: sizes are rounded up to multiples of it; 0 = as they are */
+    bool hidden;  /* not delivered, but needed: what objects are judged by */
 } psti_feed_field;
 
 /* For an owner that hands batches on to another process. Every function may be NULL. They are

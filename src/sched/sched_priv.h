@@ -665,6 +665,8 @@ void value_shape(const psti_plan_output *out, size_t bytes, int64_t *shape);
 void value_write(const psti_feed *feed, int output, const task *t, uint8_t *dst);
 /* Whether an output is made of bytes that are read, not of a value of the listing. */
 bool output_read(const psti_feed *feed, int output);
+/* Values that the plan works on, as inputs of the sample. */
+void value_inputs(task *t);
 void write_outputs(const psti_feed *feed, const task *t, worker *w, pst_batch *block, int slot);
 
 /* fetch.c: samples that the caller's function brings */

@@ -409,6 +409,7 @@ static int prepare(worker *w, task *t, pst_error *err)
         return t->finished ? 0 : carry_on(w, t, err);
     }
     int count, rc = value_check(t, err);
+    value_inputs(t);
     if (rc == 0 && t->augmented)
         return psti_work_start_augmented(w->work, t->feed->spec.plan, t->inputs,
                                          psti_cache_pictures(t->cached, &count), err);

@@ -86,7 +86,22 @@ int value_of(const psti_feed *feed, int field, const task *t, const void **value
 
 bool output_read(const psti_feed *feed, int output)
 {
-    return feed->source[feed->spec.fields[feed->out[output].input].source].member;
+    return feed->out[output].objects ||
+           feed->source[feed->spec.fields[feed->out[output].input].source].member;
+}
+
+void value_inputs(task *t)
+{
+    const psti_feed *feed = t->feed;
+    for (int i = 0; i < feed->spec.field_count; i++) {
+        const psti_feed_field *field = &feed->spec.fields[i];
+        const void *value;
+        size_t bytes;
+        if (!feed->source[field->source].per_object && !field->hidden)
+            continue;
+        const int rc = value_of(feed, i, t, &value, &bytes);
+        t->inputs[i] = (psti_input){rc < 0 ? NULL : bytes ? value : "", rc < 0 ? 0 : bytes, -1};
+    }
 }
 
 int value_bytes(const psti_feed *feed, int output, const task *t, size_t *bytes)

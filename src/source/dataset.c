@@ -19,7 +19,8 @@ const char *psti_kind_name(psti_source_kind kind)
     static const char *const names[] = {
         [PSTI_KIND_FOLDER] = "folder",     [PSTI_KIND_TAR] = "tar",
         [PSTI_KIND_MANIFEST] = "manifest", [PSTI_KIND_FILE] = "file",
-        [PSTI_KIND_CUSTOM] = "custom",     [PSTI_KIND_FILES] = "files"};
+        [PSTI_KIND_CUSTOM] = "custom",     [PSTI_KIND_FILES] = "files",
+        [PSTI_KIND_COCO] = "coco"};
     return names[kind];
 }
 

@@ -14,7 +14,7 @@
 #include "core/memory.h"
 
 #define MAGIC 0x5844495453500a1aull
-enum { VERSION = 1, BUFFER = 256 * 1024 };
+enum { VERSION = 2, BUFFER = 256 * 1024 };
 
 static uint32_t layout_of_structs(void)
 {

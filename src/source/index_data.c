@@ -55,7 +55,7 @@ static void put_column(pack *k, psti_column *col, int64_t count)
     put(k, &col->type, sizeof col->type);
     put(k, &heap, sizeof heap);
     put(k, &gaps, sizeof gaps);
-    if (k->bad || col->type < PSTI_COL_I64 || col->type > PSTI_COL_F64S) {
+    if (k->bad || col->type < PSTI_COL_I64 || col->type > PSTI_COL_LAST) {
         k->bad = true;
         return;
     }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * From a manifest to a dataset: rows in line order, every file looked at by the crew, labels,
+ * From a manifest to a dataset: rows in line order, every file looked at, labels,
  * classes and splits from their columns. Runs in the thread that opens the dataset. */
 #include "source/manifest.h"
 
@@ -8,25 +8,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "core/memory.h"
 #include "core/status.h"
-#include "source/crew.h"
 
-enum { CHUNK_ROWS = 1024, SPLITS_MAX = 256 };
+enum { SPLITS_MAX = 256 };
 #define TEXT_MAX (4ull << 30)
-
-/* A stretch of rows whose files one crew thread looks at. */
-typedef struct chunk {
-    psti_work work;
-    psti_dataset *data;
-    int64_t begin, end;
-    uint64_t missing;
-    int64_t first_row; /* of a missing file */
-    int first_slot, first_rc;
-} chunk;
 
 typedef struct making {
     psti_opening *o;
@@ -223,81 +211,19 @@ static int place_members(making *m, pst_error *err)
     return 0;
 }
 
-static int look_at(const psti_dataset *data, psti_member *m)
+static int look_at_files(making *m, pst_error *err)
 {
-    psti_stamp stamp;
-    const int rc = psti_stamp_beneath(data->root, psti_text_at(data, m->place), &stamp);
-    if (rc)
+    psti_missing missing;
+    const int rc = psti_dataset_look_all(m->data, m->o->opts, &missing, err);
+    if (rc || !missing.count)
         return rc;
-    if (!S_ISREG(stamp.mode))
-        return S_ISDIR(stamp.mode) ? -EISDIR : -EINVAL;
-    m->length = stamp.size;
-    m->mtime_ns = stamp.mtime_ns;
-    m->inode = stamp.inode;
-    return 0;
-}
-
-static int run_chunk(psti_work *work, psti_crew *crew, pst_error *err)
-{
-    chunk *c = (chunk *)((char *)work - offsetof(chunk, work));
-    (void)err;
-    for (int64_t id = c->begin; id < c->end; id++)
-        for (int slot = 0; slot < c->data->members; slot++) {
-            psti_member *m = psti_member_at(c->data, id, slot);
-            const int rc = m->length == PSTI_ABSENT ? 0 : look_at(c->data, m);
-            if (rc && !c->missing++) {
-                c->first_row = id;
-                c->first_slot = slot;
-                c->first_rc = rc;
-            }
-        }
-    atomic_fetch_add(&crew->found, (uint64_t)(c->end - c->begin));
-    return 0;
-}
-
-static int tell_missing(const making *m, const chunk *chunks, size_t count, pst_error *err)
-{
-    const chunk *first = NULL;
-    uint64_t missing = 0;
-    for (size_t i = 0; i < count; i++) {
-        missing += chunks[i].missing;
-        if (!first && chunks[i].missing)
-            first = &chunks[i];
-    }
-    if (!first)
-        return 0;
     const char *path =
-        psti_text_at(m->data, psti_member_at(m->data, first->first_row, first->first_slot)->place);
+        psti_text_at(m->data, psti_member_at(m->data, missing.id, missing.slot)->place);
     return psti_fail(
         err, PST_EDATASET, "list", m->o->path,
         "line %llu: '%.200s' cannot be used: %s; %llu files of the manifest are like this",
-        (unsigned long long)m->rows.lines[first->first_row], path, pst_strerror(first->first_rc),
-        (unsigned long long)missing);
-}
-
-static int look_at_files(making *m, pst_error *err)
-{
-    const int64_t rows = m->data->count;
-    const size_t count = (size_t)((rows + CHUNK_ROWS - 1) / CHUNK_ROWS);
-    chunk *chunks = psti_calloc(PSTI_MEM_SOURCE, count, sizeof *chunks);
-    if (!chunks)
-        return psti_rows_no_memory(&m->rows, err);
-    psti_crew crew;
-    psti_crew_init(&crew, m->o->opts->threads);
-    for (size_t i = 0; i < count; i++) {
-        const int64_t begin = (int64_t)i * CHUNK_ROWS;
-        chunks[i] = (chunk){.data = m->data,
-                            .begin = begin,
-                            .end = begin + CHUNK_ROWS < rows ? begin + CHUNK_ROWS : rows};
-        chunks[i].work.run = run_chunk;
-        psti_crew_push(&crew, &chunks[i].work);
-    }
-    int rc = psti_crew_run(&crew, m->o->opts, err);
-    psti_crew_fini(&crew);
-    if (!rc)
-        rc = tell_missing(m, chunks, count, err);
-    psti_free(chunks);
-    return rc;
+        (unsigned long long)m->rows.lines[missing.id], path, pst_strerror(missing.rc),
+        (unsigned long long)missing.count);
 }
 
 /* ---- values, labels, splits ------------------------------------------------------------------ */

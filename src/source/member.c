@@ -143,6 +143,9 @@ static psti_id128 revision_locked(const psti_dataset *data)
         if (data->label >= 0 && psti_dataset_value(data, id, data->label, &label, &bytes) == 0)
             psti_hash_u64(&h, *(const uint64_t *)label);
     }
+    /* Objects are what such a dataset is about; a corrected box makes it another one. */
+    for (int i = 0; data->kind == PSTI_KIND_COCO && i < data->columns; i++)
+        psti_hash_text(&h, (const char *)data->column[i].heap, data->column[i].heap_bytes);
     return psti_hash_final(&h);
 }
 

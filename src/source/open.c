@@ -69,11 +69,23 @@ static int build_tar_folder(psti_opening *o, const psti_dir *top, psti_dataset *
     return 0;
 }
 
+static int build_coco(psti_opening *o, const char *name, psti_dataset **out, pst_error *err)
+{
+    const int rc = psti_coco_build(o, name, out, err);
+    if (!rc)
+        psti_index_save_data(o, *out);
+    return rc;
+}
+
 static int build_folder(psti_opening *o, psti_tree *tree, psti_dataset **out, pst_error *err)
 {
     int rc = psti_tree_top(tree, err);
     if (!rc && is_tar_folder(tree->top))
         return build_tar_folder(o, tree->top, out, err);
+    const int coco = rc ? 0 : psti_coco_is_root(o->root);
+    if (coco)
+        return coco < 0 ? psti_fail(err, coco, "list", o->path, "out of memory")
+                        : build_coco(o, NULL, out, err);
     if (!rc)
         rc = psti_tree_rest(tree, o->opts, err);
     if (!rc)
@@ -123,6 +135,9 @@ static bool still_holds(const psti_dataset *data, const psti_opening *o, const p
                         int64_t listed_ns)
 {
     psti_stamp now;
+    if (data->kind == PSTI_KIND_COCO)
+        return psti_coco_stamp(o->root, p->name, &now) == 0 &&
+               is_trusted(&data->made_from, &now, listed_ns);
     if (data->kind == PSTI_KIND_MANIFEST)
         return p->name && psti_stamp_beneath(o->root, p->name, &now) == 0 &&
                is_trusted(&data->made_from, &now, listed_ns);
@@ -165,6 +180,8 @@ static int build_file(psti_opening *o, const char *name, psti_dataset **out, pst
     int rc;
     if (psti_format_of_name(name, len))
         return psti_single_build(o, name, out, err);
+    if (psti_has_ext(name, len, "json"))
+        return build_coco(o, name, out, err);
     if (psti_has_ext(name, len, "tar"))
         rc = psti_tar_build(o, &name, 1, out, err);
     else if (is_manifest_name(name))
@@ -172,7 +189,7 @@ static int build_file(psti_opening *o, const char *name, psti_dataset **out, pst
     else
         return psti_fail(err, PST_EDATASET, "list", o->path,
                          "this kind of file is not read here; give a folder, a .tar, a .tsv or "
-                         ".jsonl manifest, or one "
+                         ".jsonl manifest, a COCO .json, or one "
                          "jpg, jpeg, png, webp, npy, npz, nii or nii.gz file");
     if (!rc)
         psti_index_save_data(o, *out);
@@ -207,6 +224,20 @@ static int complete(psti_opening *o, int above, psti_dataset *data, pst_error *e
     return 0;
 }
 
+static void leave_file(place *p)
+{
+    char *slash = strrchr(p->root_path, '/');
+    p->name = p->real + (slash - p->root_path) + 1;
+    slash[slash == p->root_path] = 0; /* the root directory keeps its slash */
+    /* The pictures of annotations/NAME.json lie beside that folder, not in it. */
+    slash = strrchr(p->root_path, '/');
+    if (slash && slash > p->root_path && strcmp(slash, "/annotations") == 0 &&
+        psti_has_ext(p->name, strlen(p->name), "json")) {
+        *slash = 0;
+        p->name = p->real + (slash - p->root_path) + 1;
+    }
+}
+
 static int find_place(const char *path, place *p, pst_error *err)
 {
     struct stat st;
@@ -218,11 +249,8 @@ static int find_place(const char *path, place *p, pst_error *err)
     p->root_path = psti_strdup(PSTI_MEM_SOURCE, p->real);
     if (!p->root_path)
         return psti_fail(err, -ENOMEM, "list", path, "out of memory");
-    if (S_ISREG(st.st_mode)) {
-        char *slash = strrchr(p->root_path, '/');
-        p->name = strrchr(p->real, '/') + 1;
-        slash[slash == p->root_path] = 0; /* the root directory keeps its slash */
-    }
+    if (S_ISREG(st.st_mode))
+        leave_file(p);
     return 0;
 }
 
@@ -295,7 +323,8 @@ int psti_dataset_open_at(const psti_place *at, const pst_dataset_options *given,
 {
     const pst_dataset_options opts = known_options(given);
     const bool file = at->name && *at->name;
-    if (file && (strchr(at->name, '/') || psti_key_fault(at->name, strlen(at->name))))
+    if (file && ((strchr(at->name, '/') && !psti_has_ext(at->name, strlen(at->name), "json")) ||
+                 psti_key_fault(at->name, strlen(at->name))))
         return psti_fail(err, -EINVAL, "list", at->path, "the name of the file is not one");
     char *real = NULL;
     if (asprintf(&real, "%s%s%s", at->path, file ? "/" : "", file ? at->name : "") < 0)
@@ -315,6 +344,12 @@ int psti_dataset_place(const psti_dataset *data, psti_place *out)
     struct stat st;
     if (stat(data->path, &st) == 0 && S_ISDIR(st.st_mode)) {
         *out = (psti_place){fcntl(data->root, F_DUPFD_CLOEXEC, 0), data->path, NULL};
+        return out->root < 0 ? -errno : 0;
+    }
+    if (data->kind == PSTI_KIND_COCO) { /* the file may lie in a folder of the root */
+        const char *name = data->path + strlen(data->root_path);
+        *out =
+            (psti_place){fcntl(data->root, F_DUPFD_CLOEXEC, 0), data->path, name + (*name == '/')};
         return out->root < 0 ? -errno : 0;
     }
     /* The directory of a file need not be the root: a manifest may name another one. */

@@ -2,9 +2,9 @@
  * Where bytes come from. A dataset is an ordered manifest of samples; each sample has fields, which
  * are either members (bytes in a file or in a tar shard, read when needed) or values (kept in the
  * manifest: labels, numbers, texts). Ids are dense and in key order (byte-wise ascending for
- * folders; shard order then member order for tar; line order for manifests; as given for a list of
- * files). A dataset is shared by reference count and does not change, except that a changed file's
- * record may be renewed. */
+ * folders; shard order then member order for tar; line order for manifests; the order of image ids
+ * for COCO; as given for a list of files). A dataset is shared by reference count and does not
+ * change, except that a changed file's record may be renewed. */
 #ifndef PSTI_SOURCE_SOURCE_H
 #define PSTI_SOURCE_SOURCE_H
 
@@ -21,7 +21,8 @@ enum { PSTI_FIELDS_MAX = 32 };
 
 typedef struct psti_source_field {
     pst_field_info info;
-    bool member; /* true: read with psti_dataset_extent; false: psti_dataset_value */
+    bool member;     /* true: read with psti_dataset_extent; false: psti_dataset_value */
+    bool per_object; /* a value for each object in the picture, in the same order */
 } psti_source_field;
 
 int psti_dataset_open(const char *path, const pst_dataset_options *opts, psti_dataset **out,
@@ -71,8 +72,9 @@ int psti_dataset_split(const psti_dataset *data, const char *name, const int64_t
 uint64_t psti_dataset_bytes(const psti_dataset *data); /* memory the manifest holds */
 
 /* A value field. *value points into the dataset: int64_t, double, or UTF-8 text of *bytes; arrays:
- * *bytes / 8 numbers. -ENOENT if absent; -EAGAIN when it comes with the sample, see below, and the
- * sample was not read yet: what keeps decoded samples must read this one again. */
+ * *bytes of numbers of the field's type. -ENOENT if absent; -EAGAIN when it comes with the sample,
+ * see below, and the sample was not read yet: what keeps decoded samples must read this one again.
+ */
 int psti_dataset_value(const psti_dataset *data, int64_t id, int field, const void **value,
                        size_t *bytes);
 uint64_t psti_dataset_sample_bytes(const psti_dataset *data, int64_t id);

@@ -20,7 +20,8 @@ typedef enum psti_source_kind {
     PSTI_KIND_MANIFEST,
     PSTI_KIND_FILE,
     PSTI_KIND_CUSTOM,
-    PSTI_KIND_FILES
+    PSTI_KIND_FILES,
+    PSTI_KIND_COCO
 } psti_source_kind;
 
 #define PSTI_ABSENT UINT64_MAX
@@ -85,7 +86,7 @@ struct psti_dataset {
     int splits;
     psti_split *split;
     size_t shards;
-    psti_stamp made_from; /* manifest: the file itself; tar folder: the folder */
+    psti_stamp made_from; /* manifest: the file itself; tar folder: the folder; coco: its files */
 
     pthread_mutex_t
         lock; /* guards what follows, and length, mtime_ns and inode of members of files */
@@ -155,6 +156,18 @@ int psti_dataset_add_families(psti_dataset *data, const uint64_t formats[PSTI_FO
 /* "mask", "seg", …: names whose PNGs hold classes, not colours. */
 bool psti_is_mask_name(const char *name, size_t len);
 
+/* ---- look.c --------------------------------------------------------------------------------- */
+
+/* Files that cannot be used, and the first of them. */
+typedef struct psti_missing {
+    uint64_t count;
+    int64_t id;
+    int slot, rc;
+} psti_missing;
+/* Takes length, time and inode of every member that has a path. */
+int psti_dataset_look_all(psti_dataset *data, const pst_dataset_options *opts, psti_missing *out,
+                          pst_error *err);
+
 /* ---- member.c, verify.c ------------------------------------------------------------------------
  */
 
@@ -188,6 +201,13 @@ int psti_single_build(psti_opening *o, const char *name, psti_dataset **out, pst
 int psti_tar_build(psti_opening *o, const char *const *shards, size_t count, psti_dataset **out,
                    pst_error *err);
 int psti_manifest_build(psti_opening *o, const char *name, psti_dataset **out, pst_error *err);
+/* 1: the folder holds COCO annotations with their images, annotations/instances_NAME.json; 0: it
+ * does not; or -ENOMEM. */
+int psti_coco_is_root(int root);
+/* name: of the annotation file, which may lie in a folder of the root; NULL: the root's own. */
+int psti_coco_build(psti_opening *o, const char *name, psti_dataset **out, pst_error *err);
+/* What the annotation files look like now, all together. 0 or -errno. */
+int psti_coco_stamp(int root, const char *name, psti_stamp *out);
 /* Adds what the files splits/NAME.txt in that directory say; none is fine. */
 int psti_splits_load(psti_dataset *data, int above, pst_error *err);
 

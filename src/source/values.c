@@ -61,6 +61,7 @@ void psti_column_describe(const psti_column *col, pst_field_info *info)
         [PSTI_COL_I64] = {PST_META, PST_I64, 0},   [PSTI_COL_F64] = {PST_META, PST_F64, 0},
         [PSTI_COL_BOOL] = {PST_META, PST_BOOL, 0}, [PSTI_COL_TEXT] = {PST_TEXT, PST_U8, 1},
         [PSTI_COL_I64S] = {PST_ARRAY, PST_I64, 1}, [PSTI_COL_F64S] = {PST_ARRAY, PST_F64, 1},
+        [PSTI_COL_F32S] = {PST_ARRAY, PST_F32, 1}, [PSTI_COL_BYTES] = {PST_BYTES, PST_U8, 1},
     };
     info->kind = of[col->type].kind;
     info->dtype = of[col->type].dtype;

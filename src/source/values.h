@@ -20,7 +20,10 @@ enum {
     PSTI_COL_BOOL,    /* uint8_t[count] */
     PSTI_COL_TEXT,    /* uint64_t[count + 1] offsets into heap, UTF-8 */
     PSTI_COL_I64S,    /* the same, int64_t numbers */
-    PSTI_COL_F64S     /* the same, double numbers */
+    PSTI_COL_F64S,    /* the same, double numbers */
+    PSTI_COL_F32S,    /* the same, float numbers */
+    PSTI_COL_BYTES,   /* the same, bytes */
+    PSTI_COL_LAST = PSTI_COL_BYTES
 };
 
 /* One value field of all samples; immutable once built. */

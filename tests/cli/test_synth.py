@@ -2,6 +2,7 @@
 """penstock synth: photo-like files, a function of the seed alone; refusals."""
 import gzip
 import hashlib
+import json
 import os
 import signal
 import subprocess
@@ -66,6 +67,33 @@ def test_classes_differ_in_colour(penstock, tmp_path):
             right += nearest == name
             total += 1
     assert right > 0.8 * total
+
+
+def test_detection_has_annotations_as_coco_has_them(penstock, tmp_path):
+    """Boxes lie in their pictures and enclose their polygons, in COCO's shares of sizes; the loader takes every sample."""
+    penstock("synth", "detection", tmp_path / "a", "--count", 150, "--scale", 0.04, "--jobs", 1, "--classes", 7)
+    penstock("synth", "detection", tmp_path / "b", "--count", 150, "--scale", 0.04, "--jobs", 3, "--classes", 7)
+    text = (tmp_path / "a/annotations/instances_train.json").read_text()
+    assert digest(tmp_path / "a") == digest(tmp_path / "b") and len(digest(tmp_path / "a")) == 150
+    assert text == (tmp_path / "b/annotations/instances_train.json").read_text()
+    made = json.loads(text)
+    sizes = {image["id"]: (image["width"], image["height"]) for image in made["images"]}
+    for image in made["images"]:
+        with Image.open(tmp_path / "a/train" / image["file_name"]) as picture:
+            assert picture.size == sizes[image["id"]]
+    assert list(sizes.values()).count((128, 96)) > 50
+    small = 0
+    for note in made["annotations"]:
+        left, top, width, height = note["bbox"]
+        (cols, rows), points = sizes[note["image_id"]], note["segmentation"][0]
+        assert 0 <= left and 0 <= top and left + width <= cols + 0.005 and top + height <= rows + 0.005
+        assert min(points[0::2]) == left and abs(max(points[0::2]) - left - width) < 0.006 and len(points) >= 16
+        assert min(points[1::2]) == top and 0 < note["area"] <= width * height and 1 <= note["category_id"] <= 7
+        small += note["area"] < 32 * 32 * 0.04
+    assert 5 < len(made["annotations"]) / 150 < 10 and 0.3 < small / len(made["annotations"]) < 0.6
+    done = penstock("feed", tmp_path / "a", "--pipeline", "decode | zoom_out | iou_crop | resize((64, 64))",
+                    "--fields", "image,boxes,labels,masks", "--batch", 8)
+    assert "150 samples in 19 batches" in done.out
 
 
 def test_refuses_a_folder_that_is_not_empty(penstock, tmp_path):

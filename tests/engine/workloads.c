@@ -2,9 +2,46 @@
  * See workloads.h. A new workload is one row, and a function that makes its data. */
 #include "workloads.h"
 
+#include <stdio.h>
+#include <stdlib.h>
+
 static void make_images(const char *folder, int count)
 {
     kit_images(folder, count, 3);
+}
+
+/* Pictures of one size with up to four boxes and polygons each. */
+static void make_objects(const char *folder, int count)
+{
+    enum { WIDTH = 48, HEIGHT = 36 };
+    char *all = NULL;
+    size_t length = 0;
+    FILE *notes = open_memstream(&all, &length);
+    fputs("{\"annotations\":[", notes);
+    for (int i = 0, written = 0; i < count; i++)
+        for (int k = 0; k < i % 5; k++, written++) {
+            const int x = (i * 7 + k * 11) % 30, y = (i * 5 + k * 3) % 20, w = 4 + (i + k) % 14;
+            fprintf(notes,
+                    "%s{\"id\":%d,\"image_id\":%d,\"category_id\":%d,\"bbox\":[%d,%d,%d,%d],"
+                    "\"segmentation\":[[%d,%d,%d,%d.5,%d,%d]]}",
+                    written ? "," : "", i * 10 + k, i, 1 + k, x, y, w, w, x, y, x + w, y + 1, x + 1,
+                    y + w);
+        }
+    fputs("],\"images\":[", notes);
+    for (int i = 0; i < count; i++) {
+        char name[64];
+        size_t size;
+        uint8_t *bytes = kit_jpeg(WIDTH, HEIGHT, (unsigned)i + 1, false, &size);
+        snprintf(name, sizeof name, "train/%03d.jpg", i);
+        kit_write(folder, name, bytes, size);
+        free(bytes);
+        fprintf(notes, "%s{\"id\":%d,\"file_name\":\"%03d.jpg\",\"width\":%d,\"height\":%d}",
+                i ? "," : "", i, i, WIDTH, HEIGHT);
+    }
+    fputs("]}", notes);
+    fclose(notes);
+    kit_write(folder, "annotations/instances_train.json", all, length);
+    free(all);
 }
 
 const workload workloads[] = {
@@ -23,6 +60,13 @@ const workload workloads[] = {
      .make = make_images,
      .pipeline = "decode | vflip(0.5) @ | random_erasing(p=0.5)",
      .batch = 1,
+     .decoded = true},
+    {.name = "objects",
+     .make = make_objects,
+     .pipeline = "decode | resize(40) | photometric_distort | zoom_out | iou_crop | hflip @ | "
+                 "normalize(imagenet)",
+     .fields = "image=padded(32),boxes,labels,masks,image_id",
+     .batch = 4,
      .decoded = true},
 };
 const int workload_count = sizeof workloads / sizeof *workloads;

@@ -261,6 +261,69 @@ def pipelines():
     put("pipeline", "bytes", b"decode | \xff\xfe\0resize(3)")
 
 
+def cocos():
+    images = [{"id": 1, "file_name": "a.jpg", "width": 8, "height": 6}, {"id": 0, "file_name": "b.jpg"}]
+    categories = [{"id": 1, "name": "one"}, {"id": 90, "name": "\u00e9\U0001f600"}]
+    polygon = {"id": 5, "image_id": 1, "category_id": 90, "bbox": [1.5, 2, 3, 4.25], "area": 3.5, "iscrowd": 0,
+               "segmentation": [[1.25, 2, 4, 2.5, 3, 6], [0.1, 0.2, 0.123, 4, 5, 6]]}
+    runs = dict(polygon, id=6, iscrowd=1, segmentation={"size": [6, 8], "counts": [3, 2, 43]})
+    packed = dict(polygon, id=7, iscrowd=True, segmentation={"counts": "32[1", "size": [6, 8]})
+    bare = {"id": 8.0, "image_id": 0, "category_id": 1, "bbox": [0, -1e3, 1e999, float("nan")], "segmentation": None}
+    good = {"info": {"x": [[], {}]}, "images": images, "annotations": [polygon, runs, bare], "categories": categories}
+    text = json.dumps(good)
+    put("coco", "good", text.encode())
+    put("coco", "indented", json.dumps(dict(reversed(list(good.items()))), indent=1).encode())
+    put("coco", "packed", json.dumps(dict(good, annotations=[packed])).encode())
+    put("coco", "no-objects", json.dumps({"images": images}).encode())
+    put("coco", "stray", json.dumps(dict(good, annotations=[dict(polygon, image_id=77)])).encode())
+    put("coco", "cut", text[:len(text) // 2].encode())
+    put("coco", "twice", ("{\"images\": []," + text[1:]).encode())
+    put("coco", "odd-polygon", text.replace("4, 2.5, 3, 6", "4, 2.5, 3").encode())
+    put("coco", "long-runs", text.replace("[3, 2, 43]", "[3, 9223372036854775807, 43]").encode())
+    put("coco", "deep", b"[" * 40)
+    put("coco", "half-character", text.replace("one", "\\ud83d").encode())
+
+
+def number(value):
+    """Seven bits a byte, the lowest first."""
+    out = bytearray()
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes(out) + bytes([value])
+
+
+def difference(value):
+    return number(2 * value if value >= 0 else -2 * value - 1)
+
+
+def outline(form, parts, body):
+    inside = bytes([form]) + number(parts) + body
+    return number(len(inside)) + inside
+
+
+def outlines():
+    same = bytes([160, 128, 128, 128, 160, 128])
+    points = [(100, 250), (3000, 250), (2875, 1999), (-500, 1333)]
+    drawn, last = number(len(points)), (0, 0)
+    for point in points:
+        drawn += difference(point[0] - last[0]) + difference(point[1] - last[1])
+        last = point
+    whole = outline(1, 1, drawn)
+    reals = outline(2, 1, number(3) + struct.pack("<6d", 0.5, 0.25, 1e5, 3, -7, 1e6))
+    strange = outline(2, 1, number(3) + struct.pack("<6d", 0.5, float("nan"), 1e300, 3, -7, 1e6))
+    runs = outline(3, 3, number(6) + number(5) + number(4) + number(20) + number(6))
+    head = bytes([19, 30]) + same
+    put("polygons", "polygon", head + whole)
+    put("polygons", "several", head + whole + b"\0" + reals + runs)
+    put("polygons", "turned", bytes([40, 40, 140, 180, 128, 70, 150, 200]) + whole + runs)
+    put("polygons", "strange", head + strange)
+    put("polygons", "flat", bytes([19, 30, 0, 0, 0, 0, 0, 0]) + runs + whole)
+    put("polygons", "cut", (head + whole)[:-2])
+    put("polygons", "many", head + outline(1, 1 << 40, drawn))
+    put("polygons", "long-run", head + outline(3, 2, number(6) + number(5) + number(1) + number(1 << 62)))
+
+
 def main():
     jpegs()
     pngs()
@@ -270,6 +333,8 @@ def main():
     npzs()
     tars()
     manifests()
+    cocos()
+    outlines()
     pipelines()
     return 0
 

@@ -4,6 +4,7 @@ On generated pictures of one and three channels, and on the photos under $PENSTO
 
 usage: parity_color.py OP_TOOL [LEVEL ...]
 """
+import itertools
 import sys
 
 import numpy as np
@@ -96,6 +97,46 @@ def check_jitter(tool, score, image, label, seeds):
         score.compare("color_jitter, tensors" + label, array_of(jittered(pixels, tool.drawn)), got, most=1)
 
 
+def distorted(picture, drawn, reorder):
+    """RandomPhotometricDistort of torchvision's detection reference with what was drawn."""
+    what = int(drawn[4])
+    for bit, change, part in ((1, F.adjust_brightness, 0), (2, F.adjust_contrast, 1), (4, F.adjust_saturation, 2),
+                              (8, F.adjust_hue, 3), (16, F.adjust_contrast, 1)):
+        if what & bit:
+            picture = change(picture, drawn[part])
+    order = list(itertools.permutations(range(3)))[int(drawn[5])]
+    return reorder(picture, order) if order != (0, 1, 2) else picture
+
+
+def check_distort(tool, score, image, label, seeds):
+    for seed in seeds:
+        got, _ = tool.op("photometric_distort", image, seed=seed)
+        want = distorted(image, tool.drawn, lambda picture, order: np.asarray(picture)[:, :, list(order)])
+        score.compare("photometric_distort" + label, want, got, note=f"{tool.drawn}")
+        if image.mode == "L":
+            continue
+        got, _ = tool.op("photometric_distort", image, seed=seed, like="tensor", p=0.8)
+        want = distorted(tensor_of(image), tool.drawn, lambda picture, order: picture[list(order)])
+        score.compare("photometric_distort, tensors" + label, array_of(want), got, most=1)
+    if image.mode == "RGB":
+        got, _ = tool.op("bgr", image)
+        score.compare("bgr" + label, np.asarray(image)[:, :, ::-1], got)
+
+
+def check_chances(tool, score, image):
+    """Every change with probability p, contrast early as often as late, every order of channels equally often."""
+    count, seen = 4000, np.zeros(11)
+    for seed in range(count):
+        tool.op("photometric_distort", image, seed=seed, p=0.4)
+        what = int(tool.drawn[4])
+        seen[:5] += [bool(what & bit) for bit in (1, 2, 4, 8, 16)]
+        seen[5 + int(tool.drawn[5])] += 1
+    want = np.array([0.4, 0.2, 0.4, 0.4, 0.2, 0.6 + 0.4 / 6] + [0.4 / 6] * 5)
+    off = np.abs(seen / count - want) / np.sqrt(want * (1 - want) / count)
+    if off.max() > 4:
+        score.fail(f"photometric_distort: {seen / count} where {want} is to be expected")
+
+
 def check_blur(tool, score, image, rng, label):
     for across, down in ((1, 1), (3, 3), (5, 9), (23, 23), (int(rng.integers(0, 15)) * 2 + 1, 7)):
         sigma = float(rng.uniform(0.1, 5))
@@ -132,7 +173,9 @@ def main():
             check_cases(tool, score, image, "", True, every[number::2] if large else every)
             check_gray(tool, score, image, "")
             check_jitter(tool, score, image, "", range(index, index + 6))
+            check_distort(tool, score, image, "", range(8 * index, 8 * index + 8))
             check_blur(tool, score, image, rng, "")
+        check_chances(tool, score, Image.new("RGB", (3, 2), (9, 99, 199)))
         check_all_hues(tool, score, (0.1, -0.27, 0.5)[number % 3])
     for index, image in enumerate(photos()):
         check_cases(tool, score, image, " (photos)", index % 10 == 0, every[index % 10 :: 10])

@@ -73,3 +73,11 @@ def test_a_sweep_shares_its_work():
     assert "samples prepared by others" in shown.stdout
     each = float(shown.stdout.split(";")[-1].split()[0])
     assert each < 0.8, shown.stdout
+
+
+def test_a_small_detector_learns():
+    pytest.importorskip("torch")
+    shown = run(sys.executable, EXAMPLES / "detection.py", "--epochs", 6)
+    assert shown.returncode == 0, shown.stderr
+    found = [float(line.split("found ")[1].split("%")[0]) for line in shown.stdout.splitlines() if "found" in line]
+    assert len(found) == 6 and max(found) > 50, shown.stdout

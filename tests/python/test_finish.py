@@ -44,6 +44,26 @@ def test_batch_ops_give_the_engine_s_numbers(photos, end, op, ends):
         assert (values["label"] - batch.label).abs().max() <= 1e-6
 
 
+@pytest.mark.parametrize("end", ["normalize(imagenet)", "normalize(half) | to(f16, nhwc)"])
+def test_padding_is_zero_after_finish(photos, end):
+    from penstock._batch import as_array
+    from penstock._device import tensor_over
+    from penstock._finish import Finish, clear_padding
+
+    text = f"decode | resize(24) | {end}"
+    loader = penstock.Loader(photos, text, 7, seed=5, device="cpu", ends="short", fields={"image": "padded"})
+    raw_job = _penstock.Job(
+        loader.engine, loader.dataset.raw, text, 7, seed=5, raw_finish=True, ends="short", fields="image=padded"
+    )
+    finish = Finish(raw_job.finishes()["image"], torch.device("cpu"), False)
+    turn = raw_job.begin(0)
+    for batch in loader:
+        raw = raw_job.next(turn)
+        image = clear_padding(finish(tensor_over(raw.view("image"))), as_array(raw.shapes("image")), finish.nchw)
+        assert (image.double() - batch.image.double()).abs().max() <= 1e-6
+        assert (batch.image == 0).any()
+
+
 def test_states_go_both_ways_between_finished_and_raw_jobs(photos):
     text = f"{CROP} | normalize(imagenet)"
     loader = penstock.Loader(photos, text, 7, seed=5)

@@ -34,6 +34,12 @@ static void make_all(void)
     tar_end(&t);
     tar_save(&t, at("shards/1.tar"));
     tar_save(&t, at("shards/2.tar"));
+    put_text(at("coco/x/1.jpg"), "1");
+    put_text(at("coco/annotations/instances_x.json"),
+             "{\"images\": [{\"id\": 1, \"file_name\": \"1.jpg\", \"width\": 5}], "
+             "\"categories\": [{\"id\": 2, \"name\": \"c\"}], \"annotations\": [{\"id\": 1, "
+             "\"image_id\": 1, \"category_id\": 2, \"bbox\": [1, 2, 3, 4], "
+             "\"segmentation\": [[1, 2, 3, 4, 5, 6.5]]}]}");
     age_dirs(scratch);
 }
 
@@ -65,8 +71,16 @@ static void exhaust(const char *path, bool remembered, bool persistent)
     CHECKF(n > 5 && n < 2000, "%s: %llu allocations", copy, (unsigned long long)n);
 }
 
-static const char *const paths[] = {"classes",          "splits", "pairs",        "manifest/m.tsv",
-                                    "manifest/m.jsonl", "shards", "shards/1.tar", "manifest/x.jpg"};
+static const char *const paths[] = {"classes",
+                                    "splits",
+                                    "pairs",
+                                    "manifest/m.tsv",
+                                    "manifest/m.jsonl",
+                                    "shards",
+                                    "shards/1.tar",
+                                    "manifest/x.jpg",
+                                    "coco",
+                                    "coco/annotations/instances_x.json"};
 enum { PATHS = sizeof paths / sizeof *paths };
 
 static void one_failure_anywhere(void)

@@ -7,6 +7,7 @@ ImageFolder through torchvision's transforms) it does in its own threads; everyt
 """
 
 from ._accelerate import prepare
+from ._detection import detection_collate
 from ._loader import DataLoader
 
-__all__ = ["DataLoader", "prepare"]
+__all__ = ["DataLoader", "detection_collate", "prepare"]
