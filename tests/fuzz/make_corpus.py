@@ -14,6 +14,7 @@ import tarfile
 import zlib
 
 import numpy
+import soundfile
 from PIL import Image
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -105,6 +106,46 @@ def webps():
     put("webp", "huge-canvas", head[:24] + b"\xff\xff\x00\xff\xff\x00" + head[30:])
 
 
+def wave(frames, channels):
+    i = numpy.arange(frames * channels).reshape(frames, channels)
+    return numpy.sin(i * 0.3) * 0.5 + (i * 37 % 101 - 50) / 500
+
+
+def recording(frames, channels, form, subtype):
+    out = io.BytesIO()
+    soundfile.write(out, wave(frames, channels), 16000, format=form, subtype=subtype)
+    return out.getvalue()
+
+
+def wavs():
+    for subtype in ("PCM_U8", "PCM_16", "PCM_24", "PCM_32", "FLOAT", "DOUBLE", "ULAW"):
+        put("wav", subtype.lower(), recording(40, 1, "WAV", subtype))
+        put("wav", subtype.lower() + "-3", recording(20, 3, "WAVEX", subtype))
+    whole = recording(40, 1, "WAV", "PCM_16")
+    put("wav", "cut", whole[:-7])
+    put("wav", "head-only", whole[:12])
+    put("wav", "open-end", whole[:40] + b"\xff\xff\xff\xff" + whole[44:])
+    put("wav", "no-length", whole[:40] + b"\0\0\0\0" + whole[44:])
+    put("wav", "bomb", whole[:40] + b"\xf0\xff\xff\xff" + whole[44:])
+    put("wav", "chunks", whole[:12] + b"LIST\3\0\0\0abc\0" + whole[12:])
+    put("wav", "no-channels", whole[:22] + b"\0\0" + whole[24:])
+
+
+def flacs():
+    for subtype in ("PCM_S8", "PCM_16", "PCM_24"):
+        for channels in (1, 2, 5):
+            put("flac", "%s-%d" % (subtype.lower(), channels), recording(300, channels, "FLAC", subtype))
+    whole = recording(5000, 1, "FLAC", "PCM_16")
+    start = whole.index(b"\xff\xf8")
+    put("flac", "frames", whole)
+    put("flac", "cut", whole[:-100])
+    put("flac", "head-only", whole[:42])
+    put("flac", "no-total", whole[:21] + bytes([whole[21] & 0xf0]) + b"\0\0\0\0" + whole[26:])
+    put("flac", "bomb", whole[:21] + bytes([whole[21] | 15]) + b"\xff\xff\xff\xff" + whole[26:])
+    put("flac", "rubbish", whole[:start] + b"rubbish" + whole[start:])
+    put("flac", "silence", recording(1, 1, "FLAC", "PCM_16"))
+
+
 def tar_of(members, form=tarfile.USTAR_FORMAT):
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w", format=form) as archive:
@@ -172,6 +213,8 @@ def main():
     jpegs()
     pngs()
     webps()
+    wavs()
+    flacs()
     tars()
     manifests()
     pipelines()
