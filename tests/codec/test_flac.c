@@ -164,6 +164,29 @@ static void a_missing_frame_is_an_error(void)
     free(file.bytes);
 }
 
+/* Every sample could be had here too, but the file is not what was written. */
+static void rubbish_between_frames_is_an_error(void)
+{
+    made file = make_flac(&flac_specs[0], FRAMES, 3);
+    const size_t begin = frames_begin(&file);
+    uint8_t *more = malloc(file.size + 7);
+    memcpy(more, file.bytes, begin);
+    memcpy(more + begin, "rubbish", 7);
+    memcpy(more + begin + 7, file.bytes + begin, file.size - begin);
+    decoded d = decode_exact(more, file.size + 7);
+    CHECKF(d.rc == PST_ECORRUPT && strstr(d.err.message, "a frame is damaged after 0 of 700") &&
+               d.err.offset == (int64_t)begin,
+           "%d %s", d.rc, d.err.message);
+    decoded_free(&d);
+    file.bytes[begin + 40] ^= 1;
+    d = decode_exact(file.bytes, file.size);
+    CHECKF(d.rc == PST_ECORRUPT && strstr(d.err.message, "checksum is wrong"), "%d %s", d.rc,
+           d.err.message);
+    decoded_free(&d);
+    free(more);
+    free(file.bytes);
+}
+
 /* Puts bits into the packed part of the description. */
 static void put_info(made *file, int first, int bits, uint64_t value)
 {
@@ -230,6 +253,7 @@ int main(void)
     RUN(every_cut_is_an_error);
     RUN(damage_never_gives_other_samples);
     RUN(a_missing_frame_is_an_error);
+    RUN(rubbish_between_frames_is_an_error);
     RUN(absurd_headers_are_refused);
     psti_decoder_free(dec);
     return check_report();

@@ -27,6 +27,7 @@ static float *read_floats(int64_t *count)
     while ((got = fread(bytes + used, 1, cap - used, stdin)) > 0)
         if ((used += got) == cap)
             bytes = realloc(bytes, cap *= 2);
+    memset(bytes + used, 0xFF, cap - used); /* no numbers: a read past the end shows */
     *count = (int64_t)(used / sizeof(float));
     return (float *)(void *)bytes;
 }
