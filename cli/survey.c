@@ -123,7 +123,8 @@ static void note_picture(guide *g, const pst_probe *probe)
     int64_t capacity = g->capacity; /* width and height grow together */
     count_word(&g->found.formats, probe->format, 1);
     count_word(&g->found.details, probe->detail, 1);
-    if (g->tour->fields[0].kind == PST_ARRAY || probe->width <= 0 || probe->height <= 0)
+    if (g->tour->fields[0].kind == PST_ARRAY || g->tour->fields[0].kind == PST_AUDIO ||
+        probe->width <= 0 || probe->height <= 0)
         return;
     add_number(&g->found.width, &capacity, (double)probe->width);
     add_number(&g->found.height, &g->capacity, (double)probe->height);
@@ -184,7 +185,7 @@ static void *walk(void *guide_arg)
 
 static void find_fields(tour *t)
 {
-    static const int kinds[] = {PST_IMAGE, PST_MASK, PST_ARRAY, PST_VOLUME};
+    static const int kinds[] = {PST_IMAGE, PST_MASK, PST_ARRAY, PST_VOLUME, PST_AUDIO};
     const int count = pst_dataset_field_count(t->data);
     for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++) {
         for (int i = 0; i < count && t->field_count < FIELDS_MAX; i++) {

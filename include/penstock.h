@@ -371,8 +371,8 @@ PST_API int pst_sink_real(pst_sink *sink, int field, double value);
 /* ---- looking at bytes and pipelines ---------------------------------------------------------- */
 
 typedef struct pst_probe {
-    char format[16]; /* "jpeg", "png", "webp", "npy", … */
-    int64_t height, width;
+    char format[16];       /* "jpeg", "png", "webp", "npy", "wav", … */
+    int64_t height, width; /* of a recording: samples of a channel, and 1 */
     int channels, bits;
     char detail[64]; /* "progressive 4:2:0", "palette interlaced", "lossless+alpha", … */
 } pst_probe;

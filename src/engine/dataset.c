@@ -331,8 +331,11 @@ int pst_probe_bytes(const void *bytes, size_t size, pst_probe *out, pst_error *e
     psti_decoder *dec = psti_decoder_new();
     if (!dec)
         return psti_fail(err, -ENOMEM, "decode", NULL, "out of memory");
-    const psti_decode_options opts = {
-        .kind = PST_IMAGE, .color = PSTI_COLOR_KEEP, .limits = psti_limits_default};
+    const bool wave = format == PSTI_FORMAT_WAV || format == PSTI_FORMAT_FLAC;
+    const psti_decode_options opts = {.kind = wave ? PST_AUDIO : PST_IMAGE,
+                                      .color = PSTI_COLOR_KEEP,
+                                      .limits = psti_limits_default,
+                                      .axes = wave ? PSTI_AXES_WAVE : PSTI_AXES_PICTURE};
     psti_picture picture;
     const int rc = psti_decoder_begin(dec, bytes, size, &opts, &picture, err);
     if (rc == 0) {

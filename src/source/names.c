@@ -239,7 +239,7 @@ static const struct {
     {"png", PSTI_FORMAT_PNG, true},       {"webp", PSTI_FORMAT_WEBP, true},
     {"npy", PSTI_FORMAT_NPY, true},       {"nii", PSTI_FORMAT_NIFTI, false},
     {"nii.gz", PSTI_FORMAT_NIFTI, false}, {"npz", PSTI_FORMAT_NPZ, false},
-    {"wav", PSTI_FORMAT_WAV, false},      {"flac", PSTI_FORMAT_FLAC, false},
+    {"wav", PSTI_FORMAT_WAV, true},       {"flac", PSTI_FORMAT_FLAC, true},
 };
 enum { EXTENSIONS = sizeof extensions / sizeof *extensions };
 
