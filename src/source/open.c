@@ -43,6 +43,8 @@ static bool is_tar_folder(const psti_dir *top)
         const uint32_t type = top->entries[i].type;
         if (type == PSTI_ENTRY_TAR)
             tars = true;
+        else if (type == PSTI_ENTRY_TEXT)
+            continue;
         else if (type != PSTI_ENTRY_DIR ||
                  strcmp(psti_entry_name(top, &top->entries[i]), "splits") != 0)
             return false;
@@ -173,7 +175,7 @@ static int build_file(psti_opening *o, const char *name, psti_dataset **out, pst
         return psti_fail(err, PST_EDATASET, "list", o->path,
                          "this kind of file is not read here; give a folder, a .tar, a .tsv or "
                          ".jsonl manifest, or one "
-                         "jpg, jpeg, png, webp or npy file");
+                         "jpg, jpeg, png, webp, npy, wav or flac file");
     if (!rc)
         psti_index_save_data(o, *out);
     return rc;

@@ -174,6 +174,13 @@ def tars():
     put("tar", "huge", whole[:124] + b"\x80\0\0\0\x7f\xff\xff\xff\xff\xff\xff\xff" + whole[136:])
 
 
+def transcripts():
+    put("trans", "plain", b"1-2-0000 HE SAID\n1-2-0001 AND SHE SAID\nx-2 SO\n")
+    put("trans", "twice", b"1-2-0000 HE SAID\n1-2-0000 AGAIN\n")
+    put("trans", "ends", b"\r\n\n1-2-0001\r\n x\nx-2 \xc3\xa9")
+    put("trans", "no-text", b"1-2-0000 \xff\xfe\n\x00\n")
+
+
 def manifests():
     put("manifest", "tsv", b"key\tlabel\tsplit\na.jpg\t0\ttrain\nb/c.jpg\t12\tval\n")
     put("manifest", "tsv-more", b"key\tmask\tweight\tcaption\na.jpg\ta.png\t0.5\ttwo words\nb.jpg\tb.png\t-1e3\t\n")
@@ -217,6 +224,7 @@ def main():
     flacs()
     tars()
     manifests()
+    transcripts()
     pipelines()
     return 0
 
