@@ -21,7 +21,7 @@
 #include "progress.h"
 #include "synth.h"
 
-static const synth_kind *const kinds[] = {&synth_images};
+static const synth_kind *const kinds[] = {&synth_images, &synth_speech};
 enum { KINDS = sizeof kinds / sizeof *kinds };
 
 /* Shared by the threads of one run. */
@@ -181,14 +181,36 @@ static const synth_kind *find_kind(const char *name)
     return NULL;
 }
 
+/* What the kind knows of --form and --scale; fills in the usual form. */
+static int check_form(const synth_kind *kind, synth_values *v)
+{
+    if (v->scale != 1 && !kind->scales)
+        return fail_usage("--scale is not for %s", kind->name);
+    if (!kind->forms)
+        return v->form ? fail_usage("--form is not for %s", kind->name) : CLI_OK;
+    char all[128] = "";
+    for (int i = 0; kind->forms[i]; i++) {
+        if (!v->form || strcmp(v->form, kind->forms[i]) == 0) {
+            v->form = kind->forms[i];
+            return CLI_OK;
+        }
+        snprintf(all + strlen(all), sizeof all - strlen(all), "%s%s", i ? ", " : "",
+                 kind->forms[i]);
+    }
+    return fail_usage("--form '%s' is unknown for %s; there are: %s", v->form, kind->name, all);
+}
+
 static int run_synth(const void *values)
 {
-    const synth_values *v = values;
+    synth_values given = *(const synth_values *)values;
+    const synth_values *v = &given;
     char count[TEXT_SHORT], size[TEXT_SHORT], mean[TEXT_SHORT], time[TEXT_SHORT];
     const synth_kind *kind = find_kind(v->kind);
     if (!kind)
         return CLI_USAGE;
-    const int exit_code = make_folders(kind, v);
+    int exit_code = check_form(kind, &given);
+    if (exit_code == CLI_OK)
+        exit_code = make_folders(kind, v);
     if (exit_code != CLI_OK)
         return exit_code;
     shop s = {.kind = kind, .values = v, .lock = PTHREAD_MUTEX_INITIALIZER};
@@ -207,7 +229,7 @@ static int run_synth(const void *values)
 
 #define AT(field) offsetof(synth_values, field)
 static const arg_operand operands[] = {
-    {"KIND", AT(kind), false, "what to make: images"},
+    {"KIND", AT(kind), false, "what to make: images, speech"},
     {"DIR", AT(dir), false, "folder to make them in; must be new or empty"},
     {NULL, 0, false, NULL},
 };
@@ -224,6 +246,8 @@ static const arg_option options[] = {
     OPT_U64("seed", "S", AT(seed), "0", "the same seed gives the same files, whatever the machine"),
     OPT_INT("classes", "K", AT(classes), 1, 100000, "10",
             "class folders; a class shows in the colours"),
+    OPT_REAL("scale", "F", AT(scale), 0.0001, 1000, "1", "speech: lengths times this"),
+    OPT_TEXT("form", "FORM", AT(form), NULL, "speech: flac or wav; the first if not said"),
     OPT_INT("jobs", "J", AT(jobs), 0, 256, "0", "threads; 0 = one per CPU. Changes no byte"),
     OPT_FLAG("force", AT(force), "write into a folder that is not empty"),
     OPT_END,
@@ -232,12 +256,15 @@ static const arg_option options[] = {
 
 const command command_synth = {
     .name = "synth",
-    .summary = "make photo-like JPEGs in class folders, to try things out",
-    .about = "The files look like photographs to a decoder: about 110 KB each, mostly 500x375, "
-             "some of other sizes, a few grey, a "
-             "few progressive, colour at full and at half resolution.",
+    .summary = "make photos in class folders or speech with transcripts, to try things out",
+    .about = "images: JPEGs that look like photographs to a decoder, about 110 KB each, mostly "
+             "500x375, some of other sizes, a few grey, a "
+             "few progressive, colour at full and at half resolution.\n"
+             "speech: LibriSpeech's layout and lengths, 1.3 to 16.7 seconds at 16 kHz, silent at "
+             "both ends; made-up words that the sound tells.",
     .examples = "penstock synth images photos --count 200\n"
-                "penstock synth images big --count 20000 --classes 100 --seed 7",
+                "penstock synth images big --count 20000 --classes 100 --seed 7\n"
+                "penstock synth speech talk --count 300 --scale 0.25",
     .operands = operands,
     .options = options,
     .values_bytes = sizeof(synth_values),
