@@ -108,3 +108,31 @@ def test_other_rates_and_channels_are_brought_to_one(tmp_path):
     write(tmp_path / "b.wav", numpy.repeat(samples_of(1), 2), rate=8000, channels=2)
     batch = next(iter(penstock.Loader(tmp_path, "decode | resample(16000)", 2, fields={"audio": "padded"})))
     assert batch.audio.shape == (2, 2 * len(samples_of(1))) and (batch.audio[0] == batch.audio[1]).all()
+
+
+def padding(loader):
+    """What share of the batches is padding, and the ids that came."""
+    room, used, ids = 0, 0, []
+    for batch in loader:
+        room += batch.audio.size
+        used += int(batch.lengths("audio").sum())
+        ids += batch.ids.tolist()
+    return 1 - used / room, sorted(ids)
+
+
+@pytest.mark.parametrize("order", ["strict", "ready"])
+def test_buckets_leave_less_padding(sounds, order):
+    def loader(**how):
+        return penstock.Loader(sounds, "decode", 3, fields={"audio": "padded"}, order=order, **how)
+
+    plain, ids = padding(loader())
+    sizes = [len(samples_of(number_of(key))) for key in sorted(p.relative_to(sounds).as_posix() for p in sounds.rglob("*.wav"))]
+    for buckets in ("bytes:4", [(n - 3200) * 4 // (24 * 331) for n in sizes]):
+        less, again = padding(loader(buckets=buckets))
+        assert less < 0.6 * plain and ids == again == list(range(COUNT))
+
+
+def test_buckets_that_do_not_fit_are_refused(sounds):
+    for buckets, words in (("bytes", "how many"), ("length:3", "no such field"), ([0] * 5, "5 buckets for 24"), ([99] * COUNT, "bucket 99")):
+        with pytest.raises((penstock.Error, ValueError), match=words):
+            penstock.Loader(sounds, "decode", 3, buckets=buckets)
