@@ -56,10 +56,17 @@ static psti_log_mel features(void)
 
 static void do_power(const float *in, int64_t n)
 {
+    enum { LANES = PSTI_FFT_LANES };
     void *memory = malloc(psti_fft_bytes((int)n));
-    float *out = malloc(sizeof *out * (size_t)(n / 2 + 1));
-    psti_fft_power(psti_fft_init(memory, (int)n), in, out);
+    float *out = malloc(sizeof *out * (size_t)(n / 2 + 1) * LANES);
+    float *frames = calloc((size_t)n * LANES, sizeof *frames);
+    for (int64_t i = 0; i < n; i++)
+        frames[i * LANES + 3] = in[i];
+    psti_fft_power(psti_fft_init(memory, (int)n), frames, out);
+    for (int64_t i = 0; i <= n / 2; i++)
+        out[i] = out[i * LANES + 3];
     write_floats(out, n / 2 + 1);
+    free(frames);
     free(memory);
     free(out);
 }

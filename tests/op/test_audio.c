@@ -8,6 +8,7 @@
 #include "check.h"
 #include "core/clock.h"
 #include "op/audio/audio.h"
+#include "op/kernels/kernels.h"
 #include "penstock.h"
 
 static const psti_log_mel speech = {.mels = 80,
@@ -57,7 +58,7 @@ static void only_even_products_of_2_3_and_5_are_transformed(void)
     for (size_t i = 0; i < sizeof misfit / sizeof *misfit; i++)
         CHECKF(!psti_fft_fits(misfit[i]), "%d", misfit[i]);
 #else
-    CHECK(!psti_fft_fits(512));
+    CHECK(psti_fft_fits(512) && !psti_fft_fits(400));
 #endif
 }
 
@@ -67,9 +68,14 @@ static void spectra_are_the_transforms(void)
     for (int size = 8; size <= 1024; size++) {
         if (!psti_fft_fits(size))
             continue;
-        float *wave = make_wave(size), *power = malloc(sizeof *power * (size_t)(size / 2 + 1));
+        /* The other lanes are loud, and change nothing. */
+        const int lanes = PSTI_FFT_LANES, lane = size / 2 % lanes;
+        float *wave = make_wave(size), *frames = malloc(sizeof *wave * (size_t)(size * lanes));
+        float *power = malloc(sizeof *power * (size_t)((size / 2 + 1) * lanes));
         void *memory = malloc(psti_fft_bytes(size));
-        psti_fft_power(psti_fft_init(memory, size), wave, power);
+        for (int i = 0; i < size * lanes; i++)
+            frames[i] = i % lanes == lane ? wave[i / lanes] : (float)(1000 * (i * 31 % 17));
+        psti_fft_power(psti_fft_init(memory, size), frames, power);
         double most = 0, off = 0;
         for (int k = 0; k <= size / 2; k++) {
             double re = 0, im = 0;
@@ -78,14 +84,51 @@ static void spectra_are_the_transforms(void)
                 re += (double)wave[i] * psti_cos_pi(turn);
                 im -= (double)wave[i] * psti_sin_pi(turn);
             }
-            const double want = re * re + im * im, here = fabs((double)power[k] - want);
+            const double want = re * re + im * im,
+                         here = fabs((double)power[k * lanes + lane] - want);
             most = want > most ? want : most;
             off = here > off ? here : off;
         }
         CHECKF(off <= 1e-6 * most, "size %d: %g of %g", size, off, most);
         free(memory);
         free(power);
+        free(frames);
         free(wave);
+    }
+}
+
+/* Every level to the bit, for every kernel of recordings. */
+static void levels_agree(void)
+{
+    enum { MOST = 4096, N = 1003 };
+    const psti_kernels *plain = psti_kernels_level(PSTI_CPU_C);
+    for (psti_cpu level = PSTI_CPU_C; level <= psti_cpu_level(); level++) {
+        const psti_kernels *other = psti_kernels_level(level);
+        for (int size = 8; size <= MOST; size *= 2) {
+            const size_t rows = (size_t)size * PSTI_FFT_LANES, bins = rows / 2 + PSTI_FFT_LANES;
+            float *wave = make_wave((int64_t)rows), *again = make_wave((int64_t)rows);
+            float *spare = malloc(rows * sizeof *spare), *turns = malloc(2 * rows * sizeof *turns);
+            float *a = malloc(bins * sizeof *a), *b = malloc(bins * sizeof *b);
+            for (size_t i = 0; i < 2 * rows; i++)
+                turns[i] = wave[i % rows] * 3;
+            const psti_spectrum how = {.size = size, .turn = turns, .half_turn = turns + 7};
+            plain->audio.power(&how, wave, spare, a);
+            other->audio.power(&how, again, spare, b);
+            CHECKF(memcmp(a, b, bins * sizeof *a) == 0, "level %d, size %d", (int)level, size);
+            free(wave), free(again), free(spare), free(turns), free(a), free(b);
+        }
+        float *x = make_wave(N), *y = make_wave(N), lanes[2][PSTI_FFT_LANES];
+        plain->audio.weigh(x, x + 500, 60, 0.5f, lanes[0]);
+        other->audio.weigh(x, x + 500, 60, 0.5f, lanes[1]);
+        CHECK(memcmp(lanes[0], lanes[1], sizeof lanes[0]) == 0);
+        for (int n = 0; n <= 96; n += 8)
+            CHECK(plain->audio.dot(x + 1, x + 200, n) == other->audio.dot(x + 1, x + 200, n));
+        for (size_t n = 0; n < N; n += 1 + n / 3) {
+            plain->audio.emphasize(x, n, 0.97f);
+            other->audio.emphasize(y, n, 0.97f);
+            CHECKF(memcmp(x, y, N * sizeof *x) == 0, "level %d, emphasize %zu", (int)level, n);
+        }
+        free(x), free(y);
     }
 }
 
@@ -304,6 +347,7 @@ int main(int argc, char **argv)
     RUN(angles_are_close_to_the_c_librarys);
     RUN(only_even_products_of_2_3_and_5_are_transformed);
     RUN(spectra_are_the_transforms);
+    RUN(levels_agree);
     RUN(frames_are_counted);
     RUN(short_recordings_have_features);
     RUN(filters_may_be_narrower_than_bins);

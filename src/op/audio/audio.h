@@ -62,18 +62,20 @@ void psti_sinc_run(const psti_sinc *how, const float *samples, int64_t n, void *
 
 /* ---- spectra (fft.c) ------------------------------------------------------------------------- */
 
-/* The transform of real numbers. Which library does it is known to fft.c alone; results are within
- * 1e-6 of the largest and may differ in the last bits from one library to the next. */
+/* Transforms of real numbers, of PSTI_FFT_LANES frames side by side; within 1e-6 of the largest.
+ * Powers of two are the same to the bit everywhere; other sizes are a library's, known to fft.c
+ * alone, and may differ in the last bits from one version to the next. */
 typedef struct psti_fft psti_fft;
-enum { PSTI_FFT_MOST = 1 << 16 };
-/* Whether there are transforms of so many numbers: even, a product of 2, 3 and 5, 8 and up. False
- * for all in a build without the library. */
+enum { PSTI_FFT_MOST = 1 << 16, PSTI_FFT_LANES = 8 };
+/* Whether there are transforms of so many numbers: a power of two, or even and a product of 2, 3
+ * and 5 in a build with the library; 8 and up. */
 bool psti_fft_fits(int size);
 size_t psti_fft_bytes(int size);
-/* Makes a transform in memory of psti_fft_bytes, aligned to 8. One thread at a time. */
+/* Makes a transform in memory of psti_fft_bytes, aligned to 16. One thread at a time. */
 psti_fft *psti_fft_init(void *memory, int size);
-/* Squares of the absolute values, size / 2 + 1 of them. */
-void psti_fft_power(psti_fft *fft, const float *frame, float *power);
+/* Squares of the absolute values, size / 2 + 1 of each frame. Number i of frame l is at
+ * [i * PSTI_FFT_LANES + l], and so is what comes out; frames are used up. */
+void psti_fft_power(psti_fft *fft, float *frames, float *power);
 
 /* ---- log-mel features (mel.c, log_mel.c) ------------------------------------------------------
  */
@@ -107,7 +109,7 @@ void psti_mel_init(psti_mel_filters *filters, const psti_log_mel *how, void *mem
  * rounded up. */
 int64_t psti_log_mel_frames(const psti_log_mel *how, int64_t samples);
 size_t psti_log_mel_scratch(const psti_log_mel *how);
-/* Frames x mels. Scratch memory is aligned to 8. */
+/* Frames x mels. Scratch memory is aligned to 16. */
 void psti_log_mel_run(const psti_log_mel *how, const float *samples, int64_t n, void *scratch,
                       float *out);
 

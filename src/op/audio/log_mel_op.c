@@ -29,7 +29,8 @@ static const psti_param table[] = {
      .min = 8,
      .max = PSTI_FFT_MOST,
      .def = "512",
-     .help = "samples of a transform: even, with no prime factor above 5"},
+     .help =
+         "samples of a transform: even, with no prime factor above 5; powers of two are fastest"},
     {.name = "win",
      .type = PSTI_P_INT,
      .offset = offsetof(log_mel_params, win),
@@ -99,13 +100,10 @@ static const psti_param table[] = {
 static int check(const void *p, pst_error *err)
 {
     const log_mel_params *params = p;
-    if (!psti_fft_fits(512))
-        return psti_fail(err, PST_EPIPELINE, "log_mel", NULL,
-                         "this build has no Fourier transforms: build with kissfft");
     if (!psti_fft_fits((int)params->n_fft))
         return psti_fail(err, PST_EPIPELINE, "log_mel", NULL,
-                         "n_fft is %lld: even numbers with no prime factor above 5 can be used, "
-                         "512 or 400 for example",
+                         "n_fft is %lld: powers of two can be used and, where the build has "
+                         "kissfft, even numbers with no prime factor above 5",
                          (long long)params->n_fft);
     if (params->win > params->n_fft)
         return psti_fail(err, PST_EPIPELINE, "log_mel", NULL,

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "op/audio/audio.h"
+#include "op/kernels/kernels.h"
 
 enum { LANES = 8, CROSSINGS = 6 };
 #define ROLLOFF   0.99
@@ -78,17 +79,6 @@ static void make_table(const psti_sinc *how, float *table)
     }
 }
 
-/* Sums in eight columns and then across: an order that vectors can follow. */
-static float dot(const float *x, const float *w, int64_t taps)
-{
-    float sums[LANES] = {0};
-    for (int64_t i = 0; i < taps; i += LANES)
-        for (int k = 0; k < LANES; k++)
-            sums[k] += x[i + k] * w[i + k];
-    return ((sums[0] + sums[4]) + (sums[2] + sums[6])) +
-           ((sums[1] + sums[5]) + (sums[3] + sums[7]));
-}
-
 /* Near the ends: the samples that there are, among zeros. */
 static const float *fill_edge(const float *samples, int64_t n, int64_t first, int64_t taps,
                               float *edge)
@@ -102,6 +92,7 @@ static const float *fill_edge(const float *samples, int64_t n, int64_t first, in
 
 void psti_sinc_run(const psti_sinc *how, const float *samples, int64_t n, void *scratch, float *out)
 {
+    const psti_audio_kernels *kernels = &psti_kernels_get()->audio;
     float *table = scratch, *edge = table + how->taps * how->to;
     const int64_t count = psti_sinc_count(how, n), taps = how->taps;
     if (how->from == how->to) {
@@ -114,6 +105,6 @@ void psti_sinc_run(const psti_sinc *how, const float *samples, int64_t n, void *
             const int64_t first = start + before(how, p);
             const bool inside = first >= 0 && first + taps <= n;
             const float *x = inside ? samples + first : fill_edge(samples, n, first, taps, edge);
-            out[i] = dot(x, table + p * taps, taps);
+            out[i] = kernels->dot(x, table + p * taps, taps);
         }
 }

@@ -20,11 +20,9 @@ void psti_wave_load(const psti_wave *wave, int64_t first, int64_t n, float *out)
                                          out);
 }
 
-/* From the end, so that the one before is still what it was. */
 void psti_wave_emphasize(float *samples, int64_t n, float share)
 {
-    for (int64_t i = n - 1; i > 0; i--)
-        samples[i] -= share * samples[i - 1];
+    psti_kernels_get()->audio.emphasize(samples, (size_t)n, share);
 }
 
 /* ---- silence ---- */
