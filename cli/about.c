@@ -240,11 +240,11 @@ static const arg_option settings_options[] = {
 const command command_settings = {
     .name = "settings",
     .summary = "what the defaults and given settings become on this machine",
-    .about =
-        "cpus: the CPU quota, by affinity and cgroup. may_have: the memory that this process "
-        "may have, by RAM and cgroup. "
-        "kernels: the instruction set that pixel loops use; PENSTOCK_CPU=c, avx2 or avx512 "
-        "pins it. jpeg, png, webp, gzip, deflate, flac, uring: the libraries that this build uses.",
+    .about = "cpus: the CPU quota, by affinity and cgroup. may_have: the memory that this process "
+             "may have, by RAM and cgroup. "
+             "kernels: the instruction set that pixel loops use; PENSTOCK_CPU=c, avx2 or avx512 "
+             "pins it. jpeg, png, webp, gzip, deflate, flac, fft, uring: the libraries that this "
+             "build uses.",
     .examples = "penstock settings\npenstock settings --workers 8 --memory 2GiB --json",
     .options = settings_options,
     .values_bytes = sizeof(settings_values),

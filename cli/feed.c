@@ -21,7 +21,7 @@
 
 typedef struct feed_values {
     const char *data, *pipeline, *split, *fields, *sampler, *rank, *on_error, *ledger, *save_state,
-        *load_state, *index_dir, *group, *forms, *engine, *without;
+        *load_state, *index_dir, *group, *bucket_by, *forms, *engine, *without;
     int64_t batch, epochs, start_epoch, workers, max_batches, io_depth, ready_depth, reorder_window,
         draws;
     uint64_t seed, memory, cache;
@@ -85,6 +85,7 @@ static int fill_options(feed *f)
     o->sampling = v->sampling;
     o->schedule = v->schedule;
     o->group = v->group;
+    o->bucket_by = v->bucket_by;
     int exit_code = choose_rank(v->rank, o);
     if (exit_code == CLI_OK)
         exit_code = choose_without(v->without, o);
@@ -344,6 +345,8 @@ static const arg_option options[] = {
     OPT_WORD("sampling", "plain|opportunistic", AT(sampling), sampling_words, "plain",
              "opportunistic: samples that other jobs of the engine have prepared come first, each "
              "still once an epoch; needs --order ready and --cache"),
+    OPT_TEXT("buckets", "BY", AT(bucket_by), NULL,
+             "batches of samples that are alike: bytes:K, FIELD:K or aspect[:K]"),
     OPT_TEXT("group", "NAME", AT(group), NULL,
              "opportunistic: share only with jobs of this group (default: with all that have the "
              "same data and pipeline)"),

@@ -122,14 +122,15 @@ static void note_picture(guide *g, const pst_probe *probe)
 {
     int64_t capacity = g->capacity; /* width and height grow together */
     count_word(&g->found.formats, probe->format, 1);
+    const int kind = g->tour->fields[0].kind;
     char detail[sizeof probe->detail];
     snprintf(detail, sizeof detail, "%s", probe->detail);
     /* The type of a volume; how many planes it has is nearly always another number. */
-    if (g->tour->fields[0].kind == PST_VOLUME)
+    if (kind == PST_VOLUME)
         detail[strcspn(detail, ",")] = 0;
     count_word(&g->found.details, detail, 1);
     const bool array = strcmp(probe->format, "npy") == 0; /* its first dimensions may be any */
-    if (array || probe->width <= 0 || probe->height <= 0)
+    if (array || kind == PST_ARRAY || kind == PST_AUDIO || probe->width <= 0 || probe->height <= 0)
         return;
     add_number(&g->found.width, &capacity, (double)probe->width);
     add_number(&g->found.height, &g->capacity, (double)probe->height);
@@ -197,7 +198,7 @@ static bool has_file(const pst_field_info *info)
 
 static void find_fields(tour *t)
 {
-    static const int kinds[] = {PST_IMAGE, PST_VOLUME, PST_MASK, PST_ARRAY};
+    static const int kinds[] = {PST_IMAGE, PST_VOLUME, PST_AUDIO, PST_MASK, PST_ARRAY};
     const int count = pst_dataset_field_count(t->data);
     for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++) {
         for (int i = 0; i < count && t->field_count < FIELDS_MAX; i++) {

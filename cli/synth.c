@@ -21,7 +21,8 @@
 #include "progress.h"
 #include "synth.h"
 
-static const synth_kind *const kinds[] = {&synth_images, &synth_volumes, &synth_detection};
+static const synth_kind *const kinds[] = {&synth_images, &synth_volumes, &synth_detection,
+                                          &synth_speech};
 enum { KINDS = sizeof kinds / sizeof *kinds };
 
 /* Shared by the threads of one run. */
@@ -191,14 +192,36 @@ static const synth_kind *find_kind(const char *name)
     return NULL;
 }
 
+/* What the kind knows of --form and --scale; fills in the usual form. */
+static int check_form(const synth_kind *kind, synth_values *v)
+{
+    if (v->scale != 1 && !kind->scales)
+        return fail_usage("--scale is not for %s", kind->name);
+    if (!kind->forms)
+        return v->form ? fail_usage("--form is not for %s", kind->name) : CLI_OK;
+    char all[128] = "";
+    for (int i = 0; kind->forms[i]; i++) {
+        if (!v->form || strcmp(v->form, kind->forms[i]) == 0) {
+            v->form = kind->forms[i];
+            return CLI_OK;
+        }
+        snprintf(all + strlen(all), sizeof all - strlen(all), "%s%s", i ? ", " : "",
+                 kind->forms[i]);
+    }
+    return fail_usage("--form '%s' is unknown for %s; there are: %s", v->form, kind->name, all);
+}
+
 static int run_synth(const void *values)
 {
-    const synth_values *v = values;
+    synth_values given = *(const synth_values *)values;
+    const synth_values *v = &given;
     char count[TEXT_SHORT], size[TEXT_SHORT], mean[TEXT_SHORT], time[TEXT_SHORT];
     const synth_kind *kind = find_kind(v->kind);
     if (!kind)
         return CLI_USAGE;
-    const int exit_code = make_folders(kind, v);
+    int exit_code = check_form(kind, &given);
+    if (exit_code == CLI_OK)
+        exit_code = make_folders(kind, v);
     if (exit_code != CLI_OK)
         return exit_code;
     shop s = {.kind = kind, .values = v, .lock = PTHREAD_MUTEX_INITIALIZER};
@@ -220,12 +243,11 @@ static int run_synth(const void *values)
 #define AT(field) offsetof(synth_values, field)
 static const arg_operand operands[] = {
     {"KIND", AT(kind), false,
-     "what to make: images, volumes, or detection (pictures with COCO annotations)"},
+     "what to make: images, volumes, detection (pictures with COCO annotations), speech"},
     {"DIR", AT(dir), false, "folder to make them in; must be new or empty"},
     {NULL, 0, false, NULL},
 };
 
-static const char *const forms[] = {"nifti", "npy", NULL};
 static const arg_option options[] = {
     {.name = "count",
      .type = ARG_INT,
@@ -238,10 +260,11 @@ static const arg_option options[] = {
     OPT_U64("seed", "S", AT(seed), "0", "the same seed gives the same files, whatever the machine"),
     OPT_INT("classes", "K", AT(classes), 1, 100000, "10",
             "class folders, or kinds of objects; a class shows in the colours"),
-    OPT_REAL("scale", "F", AT(scale), 1e-6, 100, "1",
-             "volumes and detection: times so many voxels or pixels; no patch changes"),
-    OPT_WORD("form", "nifti|npy", AT(form), forms, "nifti",
-             "volumes: scans as they come from a hospital, or prepared arrays"),
+    OPT_REAL("scale", "F", AT(scale), 1e-6, 1000, "1",
+             "times so many voxels, pixels or samples of sound; not for images"),
+    OPT_TEXT("form", "FORM", AT(form), NULL,
+             "volumes: nifti (as scanned) or npy (prepared); speech: flac or wav. The first if not "
+             "said"),
     OPT_INT("jobs", "J", AT(jobs), 0, 256, "0", "threads; 0 = one per CPU. Changes no byte"),
     OPT_FLAG("force", AT(force), "write into a folder that is not empty"),
     OPT_END,
@@ -257,11 +280,14 @@ const command command_synth = {
              "and spacings of the KiTS data, or as the arrays that MLPerf's 3D U-Net is trained "
              "on: image and mask 30 to 375 MB, 136 MB on average.\n"
              "detection: JPEGs of COCO's sizes with COCO annotations, objects as many and as large "
-             "as there, with boxes and polygons.",
+             "as there, with boxes and polygons.\n"
+             "speech: LibriSpeech's layout and lengths, 1.3 to 16.7 seconds at 16 kHz, silent at "
+             "both ends; made-up words that the sound tells.",
     .examples = "penstock synth images photos --count 200\n"
                 "penstock synth images big --count 20000 --classes 100 --seed 7\n"
                 "penstock synth volumes scans --count 8 --scale 0.05\n"
-                "penstock synth detection objects --count 500 --scale 0.1",
+                "penstock synth detection objects --count 500 --scale 0.1\n"
+                "penstock synth speech talk --count 300 --scale 0.25",
     .operands = operands,
     .options = options,
     .values_bytes = sizeof(synth_values),

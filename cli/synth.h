@@ -8,17 +8,18 @@
 #include <stdint.h>
 
 typedef struct synth_values {
-    const char *kind, *dir;
+    const char *kind, *dir, *form;
     int64_t count, classes, jobs;
     uint64_t seed;
     double scale; /* of a sample's size: voxels, pixels, or samples of sound */
-    int form;     /* volumes: 0 nifti, 1 npy */
     bool force;
 } synth_values;
 
 /* One kind of data. A sample is a function of v->seed and its number alone. */
 typedef struct synth_kind {
     const char *name, *things; /* "images"; "photos", as a report counts them */
+    const char *const *forms;  /* of files, the usual one first, NULL-terminated; NULL: one only */
+    bool scales;               /* v->scale is for this kind */
     /* Makes the folders below v->dir, which is there; main thread. An exit code, after a message.
      */
     int (*folders)(const synth_values *v);
@@ -32,7 +33,7 @@ typedef struct synth_kind {
     int (*end)(const synth_values *v, char *path, int64_t *bytes);
 } synth_kind;
 
-extern const synth_kind synth_images, synth_volumes, synth_detection;
+extern const synth_kind synth_images, synth_volumes, synth_detection, synth_speech;
 
 /* 0 or an errno. A file that could not be written whole is removed again. */
 int synth_write(const char *path, const unsigned char *bytes, size_t size);

@@ -297,6 +297,7 @@ static int make_folders(const synth_values *v)
 const synth_kind synth_detection = {
     .name = "detection",
     .things = "pictures",
+    .scales = true,
     .folders = make_folders,
     .tools_new = press_new,
     .tools_free = press_free,

@@ -87,8 +87,14 @@ static int64_t at_least(double value, int64_t least)
     return whole > least ? whole : least;
 }
 
+static bool is_npy(const synth_values *v)
+{
+    return strcmp(v->form, "npy") == 0;
+}
+
 static void draw_size(draws *d, const synth_values *v, scan *s)
 {
+    const bool npy = is_npy(v);
     const double voxels = draw_voxels(d, v->scale), ratio = draw_range(d, 1, 2);
     const double planes = cube_root(voxels / (ratio * ratio)), side = planes * ratio;
     const double thick = draw_range(d, 0.5, 5);
@@ -98,8 +104,8 @@ static void draw_size(draws *d, const synth_values *v, scan *s)
     fine = fine < 0.44 ? 0.44 : fine > 1.04 ? 1.04 : fine;
     const double raw[3] = {thick, fine, fine};
     for (int i = 0; i < 3; i++) {
-        s->unit[i] = v->form ? target[i] : raw[i];
-        s->size[i] = at_least(prepared[i] * target[i] / s->unit[i], v->form ? LEAST : 2);
+        s->unit[i] = npy ? target[i] : raw[i];
+        s->size[i] = at_least(prepared[i] * target[i] / s->unit[i], npy ? LEAST : 2);
     }
 }
 
@@ -416,7 +422,7 @@ static int make_scan(const synth_values *v, void *tools_arg, int64_t number, cha
     static const char *const names[2][2] = {
         {"/imaging." NIFTI_ENDING, "/segmentation." NIFTI_ENDING}, {"_x.npy", "_y.npy"}};
     const scan s = draw_scan(v, number);
-    const bool npy = v->form;
+    const bool npy = is_npy(v);
     snprintf(path, PATH_MAX, "%s/case_%05lld", v->dir, (long long)number);
     if (!npy && mkdir(path, 0777) != 0 && errno != EEXIST)
         return errno;
@@ -434,9 +440,13 @@ static int no_folders(const synth_values *v)
     return CLI_OK;
 }
 
+static const char *const forms[] = {"nifti", "npy", NULL};
+
 const synth_kind synth_volumes = {
     .name = "volumes",
     .things = "scans",
+    .forms = forms,
+    .scales = true,
     .folders = no_folders,
     .tools_new = tools_new,
     .tools_free = tools_free,

@@ -371,8 +371,8 @@ PST_API int pst_sink_real(pst_sink *sink, int field, double value);
 /* ---- looking at bytes and pipelines ---------------------------------------------------------- */
 
 typedef struct pst_probe {
-    char format[16]; /* "jpeg", "png", "webp", "npy", … */
-    int64_t height, width;
+    char format[16];       /* "jpeg", "png", "webp", "npy", "wav", … */
+    int64_t height, width; /* of a recording: samples of a channel, and 1 */
     int channels, bits;
     char detail[64]; /* "progressive 4:2:0", "palette interlaced", "lossless+alpha", … */
 } pst_probe;
@@ -509,6 +509,13 @@ typedef struct pst_job_options {
     const char *group;     /* opportunistic: jobs of one name share preparations (NULL = "") */
     int schedule;          /* pst_schedule (default penstock) */
     int without;           /* pst_without, added up (0..31; 0) */
+    /* Batches hold samples of one bucket, but for the last of an epoch: one for each sample of the
+     * dataset, copied (0..62; NULL = none). Or by what the listing knows: "bytes:6" for six of
+     * equal size by stored bytes, "FIELD:6" by a field of numbers, "aspect" for wide and high
+     * pictures, "aspect:3" with bounds at 2^(i/3), by the fields width and height (NULL = none). */
+    const int32_t *buckets;
+    int64_t buckets_count;
+    const char *bucket_by;
 } pst_job_options;
 
 typedef struct pst_stage_stats {
@@ -601,8 +608,8 @@ PST_API int pst_job_memory(const pst_job *job, int index, void **base, size_t *b
  * If cap is less than needed: -ENOSPC, and *bytes is a size that will do. */
 PST_API int pst_job_state(const pst_job *job, void *buf, size_t cap, size_t *bytes);
 /* Goes on where a state was taken. Before the first pst_job_next only. Refused (PST_ESTATE, both
- * values named) when dataset, pipeline, seed, sampler or order differ; world and batch may differ.
- */
+ * values named) when dataset, pipeline, seed, sampler or order differ; world and batch may differ,
+ * but not the batch where there are buckets. */
 PST_API int pst_job_load_state(pst_job *job, const void *state, size_t bytes, pst_error *err);
 /* Joins the states of all ranks into one. *out is malloc'ed and becomes the caller's (pst_free). */
 PST_API int pst_state_merge(const void *const *states, const size_t *bytes, size_t count,

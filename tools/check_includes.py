@@ -37,6 +37,7 @@ LIBRARIES = {
     "libdeflate.h": {"src/codec"},
     "FLAC/stream_decoder.h": {"src/codec"},
     "FLAC/stream_encoder.h": {"cli"},
+    "kiss_fftr.h": {"src/op"},
     "liburing.h": {"src/source"},
     "jansson.h": {"src/source", "src/serve", "cli"},
     "microhttpd.h": {"src/serve"},

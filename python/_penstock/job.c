@@ -31,7 +31,7 @@ static const char *const on_error_words[] = {"raise", "skip", NULL};
 /* What the constructor borrows from its arguments until the job is open. */
 typedef struct job_args {
     PyObject *engine, *dataset, *functions;
-    Py_buffer ids, weights;
+    Py_buffer ids, weights, buckets;
     const char *order, *ends, *sampler, *on_error;
     pst_job_options opts;
 } job_args;
@@ -51,16 +51,19 @@ static void set_arrays(job_args *a)
     a->opts.ids_count = (int64_t)(a->ids.len / (Py_ssize_t)sizeof(int64_t));
     a->opts.weights = a->weights.buf;
     a->opts.weights_count = (int64_t)(a->weights.len / (Py_ssize_t)sizeof(double));
+    a->opts.buckets = a->buckets.buf;
+    a->opts.buckets_count = (int64_t)(a->buckets.len / (Py_ssize_t)sizeof(int32_t));
 }
 
 static int parse_args(const module_state *st, PyObject *args, PyObject *kwargs, job_args *a)
 {
-    static char *names[] = {
-        "engine",         "dataset",  "pipeline",   "batch",    "split", "fields",  "seed",
-        "epochs",         "order",    "ends",       "rank",     "world", "sampler", "ids",
-        "weights",        "draws",    "repeat",     "on_error", "skip",  "retries", "ready_depth",
-        "reorder_window", "draw_id",  "raw_finish", "leases",   "cache", "calls",   "sampling",
-        "group",          "schedule", "without",    NULL};
+    static char *names[] = {"engine",      "dataset",        "pipeline",  "batch",      "split",
+                            "fields",      "seed",           "epochs",    "order",      "ends",
+                            "rank",        "world",          "sampler",   "ids",        "weights",
+                            "draws",       "repeat",         "on_error",  "skip",       "retries",
+                            "ready_depth", "reorder_window", "draw_id",   "raw_finish", "leases",
+                            "cache",       "calls",          "sampling",  "group",      "schedule",
+                            "without",     "buckets",        "bucket_by", NULL};
     pst_job_options *o = &a->opts;
     /* In the order of pst_sampling. */
     static const char *const sampling_words[] = {"plain", "opportunistic", NULL};
@@ -73,13 +76,14 @@ static int parse_args(const module_state *st, PyObject *args, PyObject *kwargs, 
     pst_job_options_init(o);
     a->order = "strict", a->ends = "default", a->sampler = "shuffle", a->on_error = "raise";
     if (!PyArg_ParseTupleAndKeywords(
-            args, kwargs, "O!O!si|$zzO&O&ssiisz*z*O&isO&iiO&O&pipOszsi:Job", names, st->engine_type,
-            &a->engine, st->dataset_type, &a->dataset, &o->pipeline, &o->batch, &o->split,
-            &o->fields, pyp_as_u64, &o->seed, pyp_as_u64, &o->epochs, &a->order, &a->ends, &o->rank,
-            &o->world, &a->sampler, &a->ids, &a->weights, pyp_as_i64, &o->draws, &o->repeat,
-            &a->on_error, pyp_as_i64, &o->skip_limit, &o->read_retries, &o->ready_depth, pyp_as_i64,
-            &o->reorder_window, pyp_as_i64, &o->draw_id, &o->raw_finish, &o->leases, &cache,
-            &a->functions, &sampling, &o->group, &schedule, &o->without))
+            args, kwargs, "O!O!si|$zzO&O&ssiisz*z*O&isO&iiO&O&pipOszsiz*z:Job", names,
+            st->engine_type, &a->engine, st->dataset_type, &a->dataset, &o->pipeline, &o->batch,
+            &o->split, &o->fields, pyp_as_u64, &o->seed, pyp_as_u64, &o->epochs, &a->order,
+            &a->ends, &o->rank, &o->world, &a->sampler, &a->ids, &a->weights, pyp_as_i64, &o->draws,
+            &o->repeat, &a->on_error, pyp_as_i64, &o->skip_limit, &o->read_retries, &o->ready_depth,
+            pyp_as_i64, &o->reorder_window, pyp_as_i64, &o->draw_id, &o->raw_finish, &o->leases,
+            &cache, &a->functions, &sampling, &o->group, &schedule, &o->without, &a->buckets,
+            &o->bucket_by))
         return -1;
     o->sampling = pyp_pick("sampling", sampling_words, sampling);
     if (o->sampling < 0)
@@ -158,6 +162,8 @@ static PyObject *job_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
         PyBuffer_Release(&a.ids);
     if (a.weights.obj != NULL)
         PyBuffer_Release(&a.weights);
+    if (a.buckets.obj != NULL)
+        PyBuffer_Release(&a.buckets);
     return self;
 }
 

@@ -38,6 +38,7 @@ _WITHOUT = {
     "gzip": ".nii.gz and packed .npz files are bad samples; build with zlib",
     "deflate": "volumes are unpacked by zlib, which takes about twice as long; build with libdeflate",
     "flac": ".flac files are bad samples; build with libFLAC",
+    "fft": "features of recordings cannot be computed; build with kissfft",
     "uring": "files are read by threads; build with liburing",
     "control": "penstock serve shows nothing of its jobs; build with libmicrohttpd",
 }

@@ -11,7 +11,7 @@ from . import _penstock
 from ._batch import Batch, make_batch
 from ._calls import wrap_calls
 from ._dataset import Dataset, as_dataset
-from ._options import as_forms, ends_word, fields_text, on_error_options, sampling_options, whole, without_bits
+from ._options import as_forms, bucket_options, ends_word, fields_text, on_error_options, sampling_options, whole, without_bits
 from ._penstock import Engine, Error, SettingError, StateError
 from ._pipeline import PipelineLike, as_pipeline
 from ._ranks import find_ranks
@@ -36,6 +36,9 @@ class Loader:
     sampler: instead of shuffle: "shuffle", "sequential", "weighted", "weighted_once", or the ids themselves in order.
     subset: ids to draw from. weights: one number per sample of the dataset; draws: positions an epoch when weighted.
     repeat: each sample so many times in a row, drawn anew each time.
+    buckets: batches hold samples of one bucket, which keeps padding small: "bytes:6" for six of equal size by stored bytes,
+    "FIELD:6" by a field of numbers, "aspect" or "aspect:3" by the fields width and height, or a number from 0 to 62 for
+    each sample of the dataset. Only the last batches of an epoch are mixed.
     order: "strict" (the sequence is a function of seed, epoch and world) or "ready" (what is finished comes first).
     train: False for evaluation: in order of ids, strict, every sample once, the last batches padded and marked in
     ``batch.valid``.
@@ -104,6 +107,7 @@ class Loader:
         forms: Sequence[float] | None = None,
         schedule: str = "penstock",
         without: Iterable[str] = (),
+        buckets: str | Iterable[int] | None = None,
     ) -> None:
         if isinstance(engine, Engine) and (workers or memory or cache is not None or forms is not None):
             raise SettingError(
@@ -134,6 +138,7 @@ class Loader:
             "leases": 2,  # the loop holds one while it asks for the next
             **sampling_options(train if shuffle is None else shuffle, sampler, subset, weights),
             **on_error_options(on_error),
+            **bucket_options(buckets),
         }
         if self.pipeline.calls:
             self._options["calls"] = wrap_calls(self.pipeline.calls)

@@ -64,6 +64,13 @@ def sampling_options(
     return chosen
 
 
+def bucket_options(buckets: str | Iterable[int] | None) -> dict[str, Any]:
+    """By what buckets are made, or the buckets themselves in the machine's own form."""
+    if buckets is None or isinstance(buckets, str):
+        return {"bucket_by": buckets}
+    return {"buckets": array("i", buckets)}
+
+
 def on_error_options(policy: str) -> dict[str, Any]:
     """"skip:10,retry:2" -> the job's options."""
     options: dict[str, Any] = {"on_error": "raise"}

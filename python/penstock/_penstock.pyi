@@ -172,6 +172,8 @@ class Job:
         group: str | None = None,
         schedule: str = "penstock",
         without: int = 0,
+        buckets: Buffer | None = None,
+        bucket_by: str | None = None,
     ) -> Job: ...
     @property
     def epoch(self) -> int: ...

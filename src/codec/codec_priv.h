@@ -53,6 +53,10 @@ extern const psti_codec psti_codec_png;
 #ifdef PSTI_HAVE_WEBP
 extern const psti_codec psti_codec_webp;
 #endif
+extern const psti_codec psti_codec_wav;
+#ifdef PSTI_HAVE_FLAC
+extern const psti_codec psti_codec_flac;
+#endif
 
 extern const psti_codec psti_codec_npy, psti_codec_npz, psti_codec_nifti;
 
@@ -91,6 +95,22 @@ psti_jpeg_facts psti_jpeg_walk(const uint8_t *bytes, size_t size);
 int psti_jpeg_count_scans(const uint8_t *bytes, size_t size, int limit);
 /* Whether FF D9 stands in the last 4,096 bytes. */
 bool psti_jpeg_has_end(const uint8_t *bytes, size_t size);
+
+/* ---- recordings (wave.c) ---- */
+
+enum { PSTI_WAVE_CHANNELS = 64, PSTI_WAVE_RATE = 768000 }; /* the most that are read */
+
+/* What a recording's header says. A frame is one number of each channel. */
+typedef struct psti_wave_head {
+    int64_t frames, rate;
+    int channels, bits;
+    bool floats;
+} psti_wave_head;
+/* Fills dec->pic, or refuses what is out of bounds. */
+int psti_wave_describe(psti_decoder *dec, const psti_wave_head *head, pst_error *err);
+/* Frames of stored_channels numbers in -1..1 to the floats of a field: as they are, or the
+ * channels' average. */
+void psti_wave_store(const psti_picture *pic, const double *samples, int64_t frames, float *dst);
 
 /* ---- pixels (jpeg_color.c) ---- */
 

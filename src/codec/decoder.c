@@ -22,7 +22,10 @@ static const psti_codec *const codecs[] = {
 #ifdef PSTI_HAVE_WEBP
     &psti_codec_webp,
 #endif
-    &psti_codec_npy,  &psti_codec_npz, &psti_codec_nifti,
+    &psti_codec_npy,  &psti_codec_npz, &psti_codec_nifti, &psti_codec_wav,
+#ifdef PSTI_HAVE_FLAC
+    &psti_codec_flac,
+#endif
 };
 enum { CODECS = sizeof codecs / sizeof *codecs };
 
@@ -175,6 +178,10 @@ static int choose_codec(psti_decoder *dec, pst_error *err)
                          "built without %s: build again with %s, or convert the file to JPEG",
                          found->format == PSTI_FORMAT_PNG ? "PNG" : "WebP",
                          found->format == PSTI_FORMAT_PNG ? "libspng" : "libwebp");
+    if (found->format == PSTI_FORMAT_FLAC && dec->opts.axes == PSTI_AXES_WAVE)
+        return psti_fail(
+            err, PST_EFORMAT, "decode", NULL,
+            "built without FLAC: build again with libFLAC, or convert the file to WAV");
     return refuse_kind(dec, found->format, err);
 }
 

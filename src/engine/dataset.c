@@ -331,11 +331,16 @@ int pst_probe_bytes(const void *bytes, size_t size, pst_probe *out, pst_error *e
     psti_decoder *dec = psti_decoder_new();
     if (!dec)
         return psti_fail(err, -ENOMEM, "decode", NULL, "out of memory");
+    const bool wave = format == PSTI_FORMAT_WAV || format == PSTI_FORMAT_FLAC;
     const bool volume = format == PSTI_FORMAT_NIFTI || format == PSTI_FORMAT_NPZ;
-    const psti_decode_options opts = {.kind = volume ? PST_VOLUME : PST_IMAGE,
+    const psti_decode_options opts = {.kind = wave     ? PST_AUDIO
+                                              : volume ? PST_VOLUME
+                                                       : PST_IMAGE,
                                       .color = PSTI_COLOR_KEEP,
                                       .limits = psti_limits_default,
-                                      .axes = volume ? PSTI_AXES_VOLUME : PSTI_AXES_PICTURE};
+                                      .axes = wave     ? PSTI_AXES_WAVE
+                                              : volume ? PSTI_AXES_VOLUME
+                                                       : PSTI_AXES_PICTURE};
     psti_picture picture;
     const int rc = psti_decoder_begin(dec, bytes, size, &opts, &picture, err);
     if (rc == 0) {

@@ -54,6 +54,7 @@ struct pst_job {
     psti_dataset *data;
     psti_pipeline *pipeline;
     psti_id128 order_source;
+    bool bucketed; /* its order has buckets */
     int64_t skip_limit;
     pst_error error; /* of the job itself: closed, forked */
 };

@@ -38,6 +38,11 @@ static const feature features[] = {
 #else
     {"flac", "built without libFLAC", 0},
 #endif
+#ifdef PSTI_HAVE_FFT
+    {"fft", "kissfft " PSTI_FFT_VERSION, 1},
+#else
+    {"fft", "built without kissfft", 0},
+#endif
 #ifdef PSTI_HAVE_URING
     {"uring", "liburing " PSTI_URING_VERSION, 1},
 #else

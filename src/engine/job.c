@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "engine/buckets.h"
 #include "engine/engine_priv.h"
 #include "engine/fields.h"
 
@@ -108,6 +109,20 @@ static int unknown_split(const psti_dataset *data, const char *split, pst_error 
     return psti_fail(err, -ENOENT, "options", split, "the dataset has no such split; %s", names);
 }
 
+static int find_buckets(const pst_job *job, const pst_job_options *o, psti_order_spec *spec,
+                        int32_t **out, pst_error *err)
+{
+    const buckets_of how = {
+        .by = o->bucket_by, .ids = spec->ids, .drawn = spec->ids ? spec->ids_count : spec->dataset};
+    if (o->buckets)
+        return psti_fail(err, -EINVAL, "options", NULL,
+                         "give either buckets or bucket_by, not both");
+    const int rc = buckets_find(job->data, &how, out, err);
+    spec->buckets = *out;
+    spec->buckets_count = spec->dataset;
+    return rc;
+}
+
 static int make_order(pst_job *job, const pst_job_options *o, psti_order **out, pst_error *err)
 {
     psti_order_spec spec = {
@@ -120,6 +135,9 @@ static int make_order(pst_job *job, const pst_job_options *o, psti_order **out, 
         .draws = o->draws,
         .repeat = o->repeat,
         .seed = o->seed,
+        .buckets = o->buckets,
+        .buckets_count = o->buckets_count,
+        .batch = o->batch,
     };
     if (o->split && *o->split) {
         if (o->ids)
@@ -128,7 +146,11 @@ static int make_order(pst_job *job, const pst_job_options *o, psti_order **out, 
         if (psti_dataset_split(job->data, o->split, &spec.ids, &spec.ids_count) < 0)
             return unknown_split(job->data, o->split, err);
     }
-    const int rc = psti_order_new(&spec, out, err);
+    int32_t *found = NULL;
+    int rc = o->bucket_by && *o->bucket_by ? find_buckets(job, o, &spec, &found, err) : 0;
+    if (rc == 0)
+        rc = psti_order_new(&spec, out, err);
+    psti_free(found);
     if (rc == 0 && psti_order_length(*out) == 0) {
         psti_order_free(*out);
         return psti_fail(err, PST_EDATASET, "options", NULL, "the job has no samples to read");
@@ -214,6 +236,7 @@ int job_open_feed(pst_job *job, psti_pool *pool, const pst_job_options *o,
     memcpy(spec.fields, choice.field, sizeof spec.fields);
     spec.field_count = choice.count;
     job->order_source = psti_order_source(spec.order);
+    job->bucketed = psti_order_bucketed(spec.order);
     return psti_feed_open(pool, &spec, out, err);
 }
 

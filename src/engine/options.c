@@ -32,13 +32,17 @@ pst_job_options *options_copy(const pst_job_options *o)
     copy_text(&copy->split);
     copy_text(&copy->fields);
     copy_text(&copy->group);
+    copy_text(&copy->bucket_by);
+    if (o->buckets)
+        copy->buckets = copy_array(o->buckets, o->buckets_count, sizeof *o->buckets);
     if (o->ids)
         copy->ids = copy_array(o->ids, o->ids_count, sizeof *o->ids);
     if (o->weights)
         copy->weights = copy_array(o->weights, o->weights_count, sizeof *o->weights);
     const bool whole = !copy->pipeline == !o->pipeline && !copy->split == !o->split &&
                        !copy->fields == !o->fields && !copy->group == !o->group &&
-                       !copy->ids == !o->ids && !copy->weights == !o->weights;
+                       !copy->ids == !o->ids && !copy->weights == !o->weights &&
+                       !copy->bucket_by == !o->bucket_by && !copy->buckets == !o->buckets;
     if (!whole) {
         options_free(copy);
         return NULL;
@@ -54,6 +58,8 @@ void options_free(pst_job_options *o)
     psti_free((void *)o->split);
     psti_free((void *)o->fields);
     psti_free((void *)o->group);
+    psti_free((void *)o->bucket_by);
+    psti_free((void *)o->buckets);
     psti_free((void *)o->ids);
     psti_free((void *)o->weights);
     psti_free(o);

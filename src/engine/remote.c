@@ -111,6 +111,8 @@ int remote_open(pst_job *job, const pst_job_options *opts, pst_error *err)
     job->record = job->feed;
     if (opts->call_count > 0)
         psti_fail(&why, rc, "job", NULL, "its pipeline calls functions of this process");
+    else if (opts->buckets)
+        psti_fail(&why, rc, "job", NULL, "its buckets are an array (bucket_by goes over)");
     else
         rc = ops->job_open(job->engine->link, job->data, opts, &job->link, &why);
     if (rc == 0) {

@@ -81,9 +81,14 @@ static int check_same(const pst_job *job, const psti_state *state, const psti_st
         return psti_fail(err, PST_ESTATE, "state", NULL,
                          "the seed differs: the state was saved with %llu, this job has %llu",
                          (unsigned long long)state->seed, (unsigned long long)now->seed);
+    if (job->bucketed && state->batch != now->batch)
+        return psti_fail(err, PST_ESTATE, "state", NULL,
+                         "the batch differs: the state was saved with %d samples a batch, this job "
+                         "has %d; batches of one bucket are cut by it",
+                         state->batch, now->batch);
     if (!same(state->source, job->order_source))
         return differ_hash(err, "the sampler differs", state->source, job->order_source,
-                           "use the same sampler, split, ids and weights");
+                           "use the same sampler, split, ids, weights and buckets");
     if (state->length != now->length)
         return psti_fail(err, PST_ESTATE, "state", NULL,
                          "the epoch's length differs: the state has %lld, this job %lld",

@@ -14,6 +14,7 @@ static const double NOMINAL_BYTES = 94e3;
 static const double COLS_A_ROW = 4.0 / 3;
 /* Of volumes and recordings, between packed and not. */
 static const double ELEMENTS_A_BYTE = 0.5;
+static const double USUAL_RATE = 16000;
 
 typedef struct walk {
     const psti_plan *plan;
@@ -240,6 +241,8 @@ static psti_geom guess_other(psti_axes axes, double bytes)
 {
     const double elements = bytes * ELEMENTS_A_BYTE + 1;
     psti_geom size = {(int64_t)elements, 1, 1, .dtype = PST_F32, .axes = axes};
+    if (axes == PSTI_AXES_WAVE)
+        size.unit[0] = USUAL_RATE;
     if (axes != PSTI_AXES_VOLUME)
         return size;
     size.depth = 1;

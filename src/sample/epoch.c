@@ -14,6 +14,8 @@ struct psti_epoch {
     psti_stream stream;           /* weighted */
     psti_permutation permutation; /* shuffle */
     uint32_t *table; /* with replacement: occurrences before repeating; without: indices */
+    uint32_t *seats; /* with buckets: the position that stands at each without them */
+    int64_t tail;    /* with buckets: from here on they are mixed */
 };
 
 static int64_t drawn_at(const void *user, int64_t position)
@@ -50,30 +52,6 @@ static int prepare(psti_epoch *epoch, uint64_t number)
     }
 }
 
-int psti_epoch_open(const psti_order *order, uint64_t epoch, psti_epoch **out, pst_error *err)
-{
-    *out = NULL;
-    psti_epoch *e = psti_calloc(PSTI_MEM_SAMPLE, 1, sizeof *e);
-    if (e)
-        e->order = order;
-    if (!e || prepare(e, epoch) < 0) {
-        psti_epoch_close(e);
-        return psti_fail(err, -ENOMEM, "sampler", NULL,
-                         "out of memory for the order of epoch %llu, %lld positions",
-                         (unsigned long long)epoch, (long long)psti_order_length(order));
-    }
-    *out = e;
-    return 0;
-}
-
-void psti_epoch_close(psti_epoch *epoch)
-{
-    if (!epoch)
-        return;
-    psti_free(epoch->table);
-    psti_free(epoch);
-}
-
 /* What stands at a position before repeating: an index into the ids, and its earlier occurrences.
  */
 static int64_t index_at(const psti_epoch *epoch, int64_t base, uint32_t *earlier)
@@ -96,15 +74,60 @@ static int64_t index_at(const psti_epoch *epoch, int64_t base, uint32_t *earlier
     }
 }
 
+/* Of a position before buckets are dealt. */
+static int bucket_at(const void *user, int64_t position)
+{
+    const psti_epoch *epoch = user;
+    const psti_order *order = epoch->order;
+    uint32_t earlier;
+    const int64_t index = index_at(epoch, position / order->repeat, &earlier);
+    return order->buckets[psti_id_list_at(&order->ids, index)];
+}
+
+int psti_epoch_open(const psti_order *order, uint64_t epoch, psti_epoch **out, pst_error *err)
+{
+    *out = NULL;
+    psti_epoch *e = psti_calloc(PSTI_MEM_SAMPLE, 1, sizeof *e);
+    if (e)
+        e->order = order;
+    if (!e || prepare(e, epoch) < 0 ||
+        (order->buckets && psti_buckets_deal(order, bucket_at, e, &e->seats, &e->tail) < 0)) {
+        psti_epoch_close(e);
+        return psti_fail(err, -ENOMEM, "sampler", NULL,
+                         "out of memory for the order of epoch %llu, %lld positions",
+                         (unsigned long long)epoch, (long long)psti_order_length(order));
+    }
+    *out = e;
+    return 0;
+}
+
+void psti_epoch_close(psti_epoch *epoch)
+{
+    if (!epoch)
+        return;
+    psti_free(epoch->table);
+    psti_free(epoch->seats);
+    psti_free(epoch);
+}
+
 void psti_epoch_at(const psti_epoch *epoch, int64_t position, int64_t *id, uint32_t *occurrence)
 {
     const psti_order *order = epoch->order;
     assert(position >= 0 && position < psti_order_length(order));
+    if (epoch->seats)
+        position = epoch->seats[position];
     const uint32_t repeat = (uint32_t)order->repeat;
     uint32_t earlier;
     const int64_t index = index_at(epoch, position / repeat, &earlier);
     *id = psti_id_list_at(&order->ids, index);
     *occurrence = earlier * repeat + (uint32_t)(position % repeat);
+}
+
+int psti_epoch_bucket(const psti_epoch *epoch, int64_t position)
+{
+    if (!epoch->seats)
+        return 0;
+    return position < epoch->tail ? bucket_at(epoch, epoch->seats[position]) : PSTI_BUCKETS;
 }
 
 int64_t psti_epoch_find(const psti_epoch *epoch, int64_t id)

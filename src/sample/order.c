@@ -243,6 +243,7 @@ static psti_id128 source_of(const psti_order *order, const psti_order_spec *spec
     psti_hash_u64(&h, order->ids.data != NULL);
     for (int64_t i = 0; order->ids.data && i < order->count; i++)
         psti_hash_u64(&h, (uint64_t)psti_id_list_at(&order->ids, i));
+    psti_buckets_hash(order, &h);
     for (int64_t i = 0; is_weighted(order->sampler) && i < order->count; i++) {
         const double w = spec->weights[psti_id_list_at(&order->ids, i)] + 0.0; /* -0 becomes 0 */
         uint64_t bits;
@@ -264,6 +265,8 @@ static int build(psti_order *order, const psti_order_spec *spec, pst_error *err)
         rc = take_weights(order, spec, err);
     if (rc == 0 && duplicates)
         rc = count_given(order, err);
+    if (rc == 0)
+        rc = psti_buckets_take(order, spec, err);
     if (rc == 0)
         order->source = source_of(order, spec);
     return rc;
@@ -298,6 +301,7 @@ void psti_order_free(psti_order *order)
     psti_weights_fini(&order->weights);
     psti_free(order->ids.data);
     psti_free(order->earlier);
+    psti_free(order->buckets);
     psti_free(order->index_of);
     psti_free(order);
 }
@@ -305,7 +309,7 @@ void psti_order_free(psti_order *order)
 bool psti_order_invertible(const psti_order *order)
 {
     return (order->sampler == PST_SHUFFLE || order->sampler == PST_SEQUENTIAL) &&
-           order->repeat == 1 && order->dataset < UINT32_MAX;
+           order->repeat == 1 && order->dataset < UINT32_MAX && !order->buckets;
 }
 
 int psti_order_invert(psti_order *order)
@@ -348,4 +352,9 @@ int psti_order_given(const psti_order *order, int64_t **out, int64_t *count)
 int psti_order_sampler(const psti_order *order)
 {
     return order->sampler;
+}
+
+bool psti_order_bucketed(const psti_order *order)
+{
+    return order->buckets != NULL;
 }

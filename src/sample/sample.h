@@ -42,16 +42,23 @@ typedef struct psti_order_spec {
     int64_t draws; /* weighted: positions an epoch; 0 = as many as are drawn from */
     int repeat;    /* >= 1 */
     uint64_t seed;
+    const int32_t *buckets; /* one per sample of the dataset, 0..PSTI_BUCKETS - 1: a batch holds
+                               samples of one; NULL = none */
+    int64_t buckets_count;
+    int batch; /* with buckets: samples that stand together */
 } psti_order_spec;
+enum { PSTI_BUCKETS = 63 };
 
 typedef struct psti_order psti_order;
 /* Copies what it needs; checks ids (in range) and weights (finite, >= 0, enough positive ones). */
 int psti_order_new(const psti_order_spec *spec, psti_order **out, pst_error *err);
 void psti_order_free(psti_order *order);
 int64_t psti_order_length(const psti_order *order); /* positions an epoch: L */
-/* Hash over everything that defines the order but the seed: kind, ids, weights, draws, repeat. */
+/* Hash over everything that defines the order but the seed: kind, ids, weights, draws, repeat,
+ * buckets (not the batch that these are cut by). */
 psti_id128 psti_order_source(const psti_order *order);
 int psti_order_sampler(const psti_order *order);
+bool psti_order_bucketed(const psti_order *order);
 /* The ids of a given order, which become the caller's; NULL where there are none. 0 or -ENOMEM. */
 int psti_order_given(const psti_order *order, int64_t **out, int64_t *count);
 
@@ -62,6 +69,9 @@ int psti_epoch_open(const psti_order *order, uint64_t epoch, psti_epoch **out, p
 void psti_epoch_close(psti_epoch *epoch);
 /* Position 0..L-1 to sample id and how often that id stood at an earlier position of this epoch. */
 void psti_epoch_at(const psti_epoch *epoch, int64_t position, int64_t *id, uint32_t *occurrence);
+/* The bucket of what stands there; PSTI_BUCKETS in the epoch's tail, where they are mixed, and 0
+ * where there are none. */
+int psti_epoch_bucket(const psti_epoch *epoch, int64_t position);
 
 /* The other way round, for orders in which a sample stands at most once and not by weight
  * (psti_order_invertible): the position of a sample, or -1 when it has none. Orders over a list of

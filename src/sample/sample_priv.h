@@ -63,7 +63,9 @@ struct psti_order {
     psti_id_list ids;
     psti_weights weights;
     uint32_t *index_of; /* psti_order_invert: place in ids by id, plus 1; 0 = not in it */
-    uint32_t *earlier;  /* PST_GIVEN with an id that comes twice: how often before, per entry */
+    uint8_t *buckets;   /* by id; NULL: none */
+    int bucket_batch;
+    uint32_t *earlier; /* PST_GIVEN with an id that comes twice: how often before, per entry */
 };
 
 /* How often the value of each position came at an earlier one; values are in [0, values). 0 or
@@ -71,6 +73,13 @@ struct psti_order {
 int psti_count_earlier(int64_t positions, int64_t values,
                        int64_t (*value_at)(const void *user, int64_t position), const void *user,
                        uint32_t *earlier);
+/* Copies the buckets of the spec; the order's length is known (bucketed.c). */
+int psti_buckets_take(psti_order *order, const psti_order_spec *spec, pst_error *err);
+void psti_buckets_hash(const psti_order *order, psti_hash *h);
+/* For each position of an epoch, which position of the order without buckets stands there. *out
+ * becomes the caller's; *tail: the first position of what made no full batch. 0 or -ENOMEM. */
+int psti_buckets_deal(const psti_order *order, int (*bucket_at)(const void *, int64_t),
+                      const void *user, uint32_t **out, int64_t *tail);
 /* The first order->base indices in order of arrival; *out becomes the caller's. 0 or -ENOMEM. */
 int psti_weights_race(const psti_order *order, const psti_stream *stream, uint32_t **out);
 

@@ -233,7 +233,7 @@ void psti_feed_close(psti_feed *feed)
     feed->closing = true;
     cancel_all_locked(feed);
     pool_pump_locked(pool); /* what was put aside is for workers to end, and they may be idle */
-    while (feed->inflight > 0 || feed->epoch_making)
+    while (feed->inflight > 0 || feed->epoch_making || feed->shelf_busy)
         pthread_cond_wait(&pool->room, &pool->lock);
     unlink_locked(feed);
     group_leave_locked(feed);
@@ -382,8 +382,10 @@ int psti_feed_next(psti_feed *feed, int64_t timeout_ns, pst_batch **out)
         pthread_mutex_lock(&pool->lock);
         const int rc = take_locked(feed, out);
         feed->wanted = rc == WAIT;
-        if (rc == WAIT)
+        if (rc == WAIT) {
             tuner_waits_locked(feed);
+            shelf_ask_locked(feed);
+        }
         if (rc == 1)
             note_wait_locked(feed, feed->wait_since ? feed->wait_since : called);
         const bool first = rc == 1 && feed->batches == 1;

@@ -243,6 +243,14 @@ static void advance_locked(run *r, errands *todo)
     }
 }
 
+/* Finished samples of one bucket that make a batch, or have to go. */
+static void empty_shelf_locked(run *r, errands *todo)
+{
+    record *rec;
+    while ((rec = shelf_take_locked(r)))
+        give_slot_locked(r, rec, todo);
+}
+
 /* Writes records into their slots. Their blocks stay, since they are not filled yet. */
 static void write_records(worker *w, psti_feed *feed, errands *todo)
 {
@@ -264,6 +272,7 @@ static void write_records(worker *w, psti_feed *feed, errands *todo)
 static void settle(worker *w, run *r, errands *todo)
 {
     psti_feed *feed = r->feed;
+    empty_shelf_locked(r, todo);
     seal_later(todo, run_check_end_locked(r));
     pthread_mutex_unlock(&feed->pool->lock);
     write_records(w, feed, todo);
@@ -423,7 +432,10 @@ static void heap_sample(worker *w, task *t)
     if (rc == 0)
         record_count_locked(feed, rec);
     if (rc == 0 && !r->cancelled && !r->error.code) {
-        give_slot_locked(r, rec, &todo);
+        if (r->shelf)
+            shelf_put_locked(r, rec, t);
+        else
+            give_slot_locked(r, rec, &todo);
     } else {
         window_done_locked(feed, t->start);
         if (rec)
@@ -454,6 +466,27 @@ static void unordered_bad(worker *w, task *t, pst_error *err)
         run_fail_locked(r, err);
     }
     settle(w, r, &todo);
+}
+
+bool place_stuck_locked(psti_pool *pool, worker *w)
+{
+    for (psti_feed *feed = pool->feeds; feed; feed = feed->next) {
+        run *r = feed->runs;
+        const bool wanted = feed->shelf_wanted;
+        feed->shelf_wanted = false;
+        if (!wanted || !r || feed->closing)
+            continue;
+        errands todo = {0};
+        feed->shelf_busy++;
+        r->refs++;
+        settle(w, r, &todo);
+        pthread_mutex_lock(&pool->lock);
+        run_unref_locked(r);
+        if (--feed->shelf_busy == 0 && feed->closing)
+            pthread_cond_broadcast(&pool->room);
+        return true;
+    }
+    return false;
 }
 
 void place_sample(worker *w, task *t)

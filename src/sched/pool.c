@@ -239,7 +239,7 @@ static void *work_loop(void *arg)
     psti_pool *pool = w->pool;
     pthread_mutex_lock(&pool->lock);
     while (!pool->stopping) {
-        if (task_make_epoch_locked(pool))
+        if (task_make_epoch_locked(pool) || place_stuck_locked(pool, w))
             continue;
         send_ahead_locked(pool);
         task *t = tuner_lets_work_locked(pool) ? turn_take_locked(pool, w) : NULL;

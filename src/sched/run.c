@@ -17,6 +17,8 @@ static void run_free(run *r)
             record_drop_locked(r->feed, r->cells[i].record);
         psti_free(r->cells[i].error);
     }
+    shelf_clear_locked(r);
+    psti_free(r->shelf);
     psti_free(r->cells);
     psti_free(r->base);
     psti_free(r->used);
@@ -37,6 +39,8 @@ static int run_tables(run *r, const psti_state *from)
         if (!r->cells)
             return -ENOMEM;
     }
+    if (shelf_open(r) < 0)
+        return -ENOMEM;
     const size_t bytes = (size_t)(psti_order_length(feed->spec.order) + 7) / 8;
     if (from && from->used) {
         r->base = psti_malloc(PSTI_MEM_SCHED, bytes);
@@ -136,6 +140,7 @@ void run_cancel_locked(run *r)
     group_unpick_locked(r);
     lane_cancel_locked(r);
     own_cancel_locked(r);
+    shelf_clear_locked(r);
     r->feed->outstanding -= r->outstanding;
     r->outstanding = 0;
     while (r->ready) {
@@ -173,7 +178,7 @@ bool run_dispatched_all(const run *r)
         return true;
     if (r->feed->spec.ends == PST_ENDS_SHORT || !r->feed->spec.skip)
         return r->next_share >= (r->rest ? r->rest_count : r->slots);
-    return r->placed + r->inflight >= r->slots;
+    return r->placed + r->inflight + shelf_count(r) >= r->slots;
 }
 
 int64_t run_next_share(const run *r)

@@ -34,6 +34,7 @@ typedef struct run run;
 typedef struct record record;
 typedef struct ring ring;
 typedef struct group group;
+typedef struct shelf shelf;
 typedef struct worker worker;
 
 typedef enum way { FIXED, CLAIM, QUEUE, HEAP } way;
@@ -173,6 +174,7 @@ struct run {
      * none are. scout: looked at up to there. */
     uint8_t *early;
     int64_t scout;
+    shelf *shelf;  /* HEAP with buckets: finished samples without a slot, else NULL */
     int64_t *rest; /* ready, taken over in mid-epoch: the share indices that are left, else NULL */
     int64_t rest_count;
 };
@@ -352,6 +354,8 @@ struct psti_feed {
     /* What opening an epoch computes can take long, so a worker does it without the lock. Asked
      * for; under way. */
     bool epoch_wanted, epoch_making;
+    bool shelf_wanted; /* a worker is to look whether the shelf is stuck */
+    int shelf_busy;    /* workers that do */
     int64_t inflight;
     uint64_t refused; /* the last of pool->ahead_rounds in which nothing of it could be sent */
     pst_error error;
@@ -549,6 +553,18 @@ int run_note_skip_locked(run *r, int64_t position, int64_t share);
 /* place.c: how finished samples get their slots */
 void place_sample(worker *w, task *t);
 void place_bad(worker *w, task *t, pst_error *err);
+/* Lets go of what stands on a shelf where a consumer asked for it; true when one had. */
+bool place_stuck_locked(psti_pool *pool, worker *w);
+
+/* shelf.c: finished samples that wait for others of their bucket */
+int shelf_open(run *r); /* 0 or -ENOMEM */
+int64_t shelf_count(const run *r);
+void shelf_put_locked(run *r, record *rec, const task *t);
+/* The next one that is to have a slot; NULL when none is. Whoever takes one takes all. */
+record *shelf_take_locked(run *r);
+void shelf_clear_locked(run *r);
+/* The consumer waits: has a worker look, if that could help. */
+void shelf_ask_locked(psti_feed *feed);
 
 /* task.c */
 /* For a worker, or ahead of any: NULL. */
@@ -565,6 +581,8 @@ int task_take_extra(worker *w, uint64_t *extra, pst_error *err);
 void task_done_locked(task *t);
 /* Whether the feed's next sample could be sent out, as far as order and room for batches go. */
 bool task_next_waits_locked(psti_feed *feed);
+/* Whether one more sample of the run may be started. */
+bool task_may_start_locked(psti_feed *feed, const run *r);
 void task_count_stages_locked(worker *w, psti_feed *feed);
 void task_count_locked(worker *w,
                        task *t); /* statistics; before the sample's batch can be published */

@@ -161,11 +161,16 @@ static bool window_open_locked(psti_feed *feed, const run *r)
             return true;
         /* The open batch may hold the oldest sample: what completes it may always start. Not while
          * another batch is full and still written to: the oldest may be in that one. */
-        const int64_t coming = r->inflight + (r->open ? r->open->placed : 0);
+        const int64_t coming = r->inflight + shelf_count(r) + (r->open ? r->open->placed : 0);
         return r == feed->runs && coming < feed->spec.batch &&
                r->published + (r->open != NULL) == r->opened;
     }
     return feed->way != QUEUE || r->next_share - r->frontier < r->cell_count;
+}
+
+bool task_may_start_locked(psti_feed *feed, const run *r)
+{
+    return window_open_locked(feed, r);
 }
 
 bool task_next_waits_locked(psti_feed *feed)

@@ -15,8 +15,9 @@ typedef struct fixed {
     int64_t ids_count, weights_count; /* -1: none */
     int32_t batch, order, ends, rank, world, sampler, repeat, on_error, read_retries, ready_depth;
     int32_t leave_mix, raw_finish, leases, no_cache, sampling, schedule, without;
-    uint32_t pipeline, split, fields, group, name, path; /* bytes with the terminator; 0: none */
-    uint32_t reserved;
+    /* Bytes with the terminator; 0: none. */
+    uint32_t pipeline, split, fields, group, name, path;
+    uint32_t bucket_by; /* was 0 before it was known */
 } fixed;
 
 static size_t text_bytes(const char *text)
@@ -60,6 +61,7 @@ static fixed numbers_of(const job_spec *s)
         .group = (uint32_t)text_bytes(o->group),
         .name = (uint32_t)text_bytes(s->name),
         .path = (uint32_t)text_bytes(s->path),
+        .bucket_by = (uint32_t)text_bytes(o->bucket_by),
     };
 }
 
@@ -76,8 +78,8 @@ int spec_encode(job_spec *s)
     const fixed f = numbers_of(s);
     const size_t ids = f.ids_count > 0 ? (size_t)f.ids_count * sizeof *o->ids : 0;
     const size_t weights = f.weights_count > 0 ? (size_t)f.weights_count * sizeof *o->weights : 0;
-    s->size =
-        sizeof f + ids + weights + f.pipeline + f.split + f.fields + f.group + f.name + f.path;
+    s->size = sizeof f + ids + weights + f.pipeline + f.split + f.fields + f.group + f.name +
+              f.path + f.bucket_by;
     s->bytes = psti_malloc(PSTI_MEM_SERVE, s->size);
     if (!s->bytes)
         return -ENOMEM;
@@ -89,7 +91,8 @@ int spec_encode(job_spec *s)
     at = put(at, o->fields, f.fields);
     at = put(at, o->group, f.group);
     at = put(at, s->name, f.name);
-    put(at, s->path, f.path);
+    at = put(at, s->path, f.path);
+    put(at, o->bucket_by, f.bucket_by);
     return 0;
 }
 
@@ -150,6 +153,7 @@ int spec_decode(job_spec *s)
     o->group = take_text(&c, f.group);
     s->name = take_text(&c, f.name);
     s->path = take_text(&c, f.path);
+    o->bucket_by = take_text(&c, f.bucket_by);
     o->seed = f.seed;
     o->first_epoch = f.first_epoch;
     o->epochs = f.epochs;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * From a listed tree to a dataset: decides what the folders mean (classes, splits, images beside
- * masks, cases, or nothing) and writes keys, members and labels in ascending key order. Runs in the
- * thread that opens the dataset. */
+ * masks, cases, speech with transcripts, or nothing) and writes keys, members and labels in
+ * ascending key order. Runs in the thread that opens the dataset. */
 #include "source/folder.h"
 
 #include <errno.h>
@@ -267,7 +267,7 @@ void psti_folder_write_member(psti_member *m, const psti_found *f, uint64_t path
     m->inode = f->entry->inode;
 }
 
-static int write_files(psti_building *b, pst_error *err)
+int psti_folder_write_files(psti_building *b, pst_error *err)
 {
     psti_dataset *data = b->data;
     int slot_of[PSTI_FAMILIES];
@@ -381,7 +381,7 @@ static int nothing_usable(const psti_building *b, pst_error *err)
         return psti_fail(
             err, PST_EDATASET, "list", b->o->path,
             "no samples: none of its %llu files ends in jpg, jpeg, png, webp, npy, npz, "
-            "nii or nii.gz; check the path",
+            "nii, nii.gz, wav or flac; check the path",
             (unsigned long long)ignored);
     return psti_fail(err, PST_EDATASET, "list", b->o->path, "the folder is empty; check the path");
 }
@@ -404,11 +404,15 @@ static int build(psti_building *b, pst_error *err)
     int rc = psti_folder_build_cases(b, err);
     if (rc)
         return rc < 0 ? rc : 0;
+    if (psti_folder_is_speech(b->tree->top)) {
+        rc = psti_folder_build_speech(b, err);
+        return rc ? rc : write_splits(b, err);
+    }
     if (gather_all(b))
         return psti_folder_no_memory(b, err);
     if (!b->count)
         return 0;
-    rc = write_files(b, err);
+    rc = psti_folder_write_files(b, err);
     if (!rc && b->class_count && write_labels(b))
         rc = psti_folder_no_memory(b, err);
     return rc ? rc : write_splits(b, err);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A folder dataset while it is made of its listed tree. Private to folder.c, pairs.c and cases.c;
- * one thread. */
+ * A folder dataset while it is made of its listed tree. Private to folder.c, pairs.c, cases.c and
+ * librispeech.c; one thread. */
 #ifndef PSTI_SOURCE_FOLDER_H
 #define PSTI_SOURCE_FOLDER_H
 
@@ -26,7 +26,7 @@ typedef struct psti_building {
     struct {
         const char *name;
         size_t begin, end;
-    } split[8];
+    } split[16];
     int splits;
     psti_dataset *data;
 } psti_building;
@@ -36,6 +36,8 @@ int psti_folder_gather(psti_building *b, const psti_dir *dir, int64_t label);
 /* Appends the file's path to the dataset's names, which have room for it. */
 int psti_folder_write_path(psti_building *b, const psti_found *f, uint64_t *at, pst_error *err);
 void psti_folder_write_member(psti_member *m, const psti_found *f, uint64_t path);
+/* Keys and members of the files that were gathered, and the fields of their formats. */
+int psti_folder_write_files(psti_building *b, pst_error *err);
 int psti_folder_no_memory(const psti_building *b, pst_error *err);
 int psti_folder_bad_name(const psti_building *b, const char *path, const char *fault,
                          pst_error *err);
@@ -57,5 +59,10 @@ int psti_folder_build_cases(psti_building *b, pst_error *err);
 /* Adds the fields image, member 0, and mask, member mask_slot, both volumes. */
 void psti_folder_volume_fields(psti_building *b, const uint64_t image_formats[PSTI_FORMATS],
                                const uint64_t mask_formats[PSTI_FORMATS], int mask_slot);
+
+/* Whether every folder with samples holds recordings and their transcripts; then these with the
+ * fields audio, text, speaker and chapter. */
+bool psti_folder_is_speech(const psti_dir *top);
+int psti_folder_build_speech(psti_building *b, pst_error *err);
 
 #endif

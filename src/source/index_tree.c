@@ -143,7 +143,8 @@ static bool divide(loading *l, psti_index *index)
 static bool entry_ok(const psti_dir *dir, const psti_entry *entry)
 {
     const bool type = (entry->type > 0 && entry->type < PSTI_FORMATS) ||
-                      entry->type == PSTI_ENTRY_DIR || entry->type == PSTI_ENTRY_TAR;
+                      entry->type == PSTI_ENTRY_DIR || entry->type == PSTI_ENTRY_TAR ||
+                      entry->type == PSTI_ENTRY_TEXT;
     return type && entry->name < dir->names_bytes && dir->names[entry->name] &&
            dir->names[entry->name] != '.' && !strchr(dir->names + entry->name, '/');
 }

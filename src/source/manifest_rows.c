@@ -124,7 +124,7 @@ int psti_rows_add(psti_rows *rows, const char *key, size_t len, uint64_t line, p
     if (!psti_format_of_name(key, len))
         return psti_fail(err, PST_EDATASET, "list", rows->path,
                          "line %llu: the key '%.*s' does not end in jpg, jpeg, png, webp, npy, "
-                         "npz, nii or nii.gz",
+                         "npz, nii, nii.gz, wav or flac",
                          (unsigned long long)line, (int)(len < 200 ? len : 200), key);
     const size_t n = rows->count + 1;
     if (psti_grow(&rows->keys, &rows->key_cap, n, sizeof *rows->keys) ||

@@ -239,7 +239,7 @@ static const struct {
     {"png", PSTI_FORMAT_PNG, true},      {"webp", PSTI_FORMAT_WEBP, true},
     {"npy", PSTI_FORMAT_NPY, true},      {"nii", PSTI_FORMAT_NIFTI, true},
     {"nii.gz", PSTI_FORMAT_NIFTI, true}, {"npz", PSTI_FORMAT_NPZ, true},
-    {"wav", PSTI_FORMAT_WAV, false},     {"flac", PSTI_FORMAT_FLAC, false},
+    {"wav", PSTI_FORMAT_WAV, true},      {"flac", PSTI_FORMAT_FLAC, true},
 };
 enum { EXTENSIONS = sizeof extensions / sizeof *extensions };
 

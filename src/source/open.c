@@ -43,6 +43,8 @@ static bool is_tar_folder(const psti_dir *top)
         const uint32_t type = top->entries[i].type;
         if (type == PSTI_ENTRY_TAR)
             tars = true;
+        else if (type == PSTI_ENTRY_TEXT)
+            continue;
         else if (type != PSTI_ENTRY_DIR ||
                  strcmp(psti_entry_name(top, &top->entries[i]), "splits") != 0)
             return false;
@@ -190,7 +192,7 @@ static int build_file(psti_opening *o, const char *name, psti_dataset **out, pst
         return psti_fail(err, PST_EDATASET, "list", o->path,
                          "this kind of file is not read here; give a folder, a .tar, a .tsv or "
                          ".jsonl manifest, a COCO .json, or one "
-                         "jpg, jpeg, png, webp, npy, npz, nii or nii.gz file");
+                         "jpg, jpeg, png, webp, npy, npz, nii, nii.gz, wav or flac file");
     if (!rc)
         psti_index_save_data(o, *out);
     return rc;

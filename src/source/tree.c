@@ -167,7 +167,10 @@ static uint32_t type_of_name(const char *name)
 {
     const size_t len = strlen(name);
     const psti_format format = psti_format_of_name(name, len);
-    return format ? (uint32_t)format : psti_has_ext(name, len, "tar") ? PSTI_ENTRY_TAR : 0;
+    return format                                 ? (uint32_t)format
+           : psti_has_ext(name, len, "tar")       ? PSTI_ENTRY_TAR
+           : psti_has_ext(name, len, "trans.txt") ? PSTI_ENTRY_TEXT
+                                                  : 0;
 }
 
 static int take(reading *r, const char *name, unsigned char d_type)

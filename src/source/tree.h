@@ -14,7 +14,7 @@
 #include "source/names.h"
 
 /* Entry types: the psti_format of a sample file, or one of these. Stored in remembered listings. */
-enum { PSTI_ENTRY_DIR = 100, PSTI_ENTRY_TAR = 101 };
+enum { PSTI_ENTRY_DIR = 100, PSTI_ENTRY_TAR = 101, PSTI_ENTRY_TEXT = 102 /* transcripts */ };
 
 typedef struct psti_entry {
     uint32_t name; /* offset into the directory's names */

@@ -1,7 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every instruction set, either way of reading, the same bytes: the ledgers of whole runs are compared line by line."""
+import array
+import math
+import random
 import shutil
 import subprocess
+import wave
 
 import pytest
 
@@ -13,6 +17,7 @@ PIPELINES = [
     "decode | random_resized_crop(33) | normalize(imagenet) || choice(1: mixup, 1: cutmix)",
     "decode | random_resized_crop(33) | normalize(imagenet) | to(f16) || mixup(0.8)",
 ]
+SPEECH = "decode | resample(11025) | trim(30) | speed | dither | preemphasis | log_mel(40) | feature_norm | spec_augment | stack"
 
 
 def lines(path):
@@ -32,6 +37,34 @@ def test_levels_and_readers_give_the_same_bytes(penstock, photos, tmp_path, numb
     assert first and len({line.split("\t")[6] for line in first}) > len(first) // 2
     for which, got in ledgers.items():
         assert got == first, which
+
+
+@pytest.fixture(scope="module")
+def sounds(tmp_path_factory):
+    """20 recordings of noise that grows and fades."""
+    root = tmp_path_factory.mktemp("sounds")
+    for number in range(20):
+        rng = random.Random(number)
+        n = 3000 + 577 * number
+        samples = array.array("h", (int(rng.gauss(0, 3000) * math.sin(math.pi * i / n) ** 4) for i in range(n)))
+        with wave.open(str(root / f"{number}.wav"), "wb") as file:
+            file.setnchannels(1)
+            file.setsampwidth(2)
+            file.setframerate(16000)
+            file.writeframes(samples.tobytes())
+    return root
+
+
+@pytest.mark.parametrize("padding", ["audio=padded", "audio"])
+def test_levels_make_the_same_features(penstock, sounds, tmp_path, padding):
+    ledgers = []
+    for number, level in enumerate(("c", "avx2", "avx512")):
+        path = tmp_path / f"{level}.tsv"
+        penstock("feed", sounds, "--pipeline", SPEECH, "--fields", padding, "--batch", 7, "--epochs", 2, "--workers", 1 + number,
+                 "--seed", 5, "--ledger", path, "--quiet", env={"PENSTOCK_CPU": level})
+        ledgers.append(lines(path))
+    assert len({line.split("\t")[6] for line in ledgers[0]}) == 40
+    assert ledgers[0] == ledgers[1] == ledgers[2]
 
 
 @pytest.mark.skipif(not shutil.which("qemu-x86_64"), reason="needs qemu-user")

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """penstock synth: photo-like files, a function of the seed alone; refusals."""
+import array
 import gzip
 import hashlib
 import json
@@ -7,6 +8,7 @@ import os
 import signal
 import subprocess
 import time
+import wave
 
 import pytest
 from PIL import Image
@@ -171,3 +173,46 @@ def test_volumes_are_a_function_of_the_seed(penstock, tmp_path):
         penstock("synth", "volumes", tmp_path / name, *options)
         made[name] = digests(tmp_path / name)
     assert len(made["a"]) == 6 and made["a"] == made["b"] and not set(made["a"].values()) & set(made["c"].values())
+def speech(folder):
+    return {p.relative_to(folder): p.read_bytes() for p in folder.rglob("*.*")}
+
+
+def samples(path):
+    with wave.open(str(path)) as file:
+        assert (file.getnchannels(), file.getsampwidth(), file.getframerate()) == (1, 2, 16000)
+        return array.array("h", file.readframes(file.getnframes()))
+
+
+def test_speech_is_a_function_of_the_seed(penstock, tmp_path):
+    penstock("synth", "speech", tmp_path / "a", "--count", 40, "--scale", 0.02, "--jobs", 1)
+    penstock("synth", "speech", tmp_path / "b", "--count", 40, "--scale", 0.02, "--jobs", 3)
+    penstock("synth", "speech", tmp_path / "c", "--count", 40, "--scale", 0.02, "--seed", 1)
+    a = speech(tmp_path / "a")
+    assert len(a) == 42 and a == speech(tmp_path / "b") and a != speech(tmp_path / "c")
+
+
+def test_speech_has_librispeechs_lengths(penstock, tmp_path):
+    """Durations a tenth as long: two thirds between 12 and 16.7 s, none outside 1.3 and 16.7, 12.3 on average."""
+    penstock("synth", "speech", tmp_path / "s", "--count", 400, "--scale", 0.1, "--form", "wav")
+    lengths = [10 * len(samples(path)) / 16000 for path in (tmp_path / "s").rglob("*.wav")]
+    assert len(lengths) == 400 and min(lengths) >= 1.29 and max(lengths) <= 16.71
+    assert 0.6 < sum(n >= 12 for n in lengths) / 400 < 0.71 and 11.8 < sum(lengths) / 400 < 12.8
+
+
+def test_speech_is_silent_at_its_ends_and_the_text_says_how_much_there_is(penstock, tmp_path):
+    penstock("synth", "speech", tmp_path / "s", "--count", 8, "--form", "wav")
+    (lines,) = [path.read_text().splitlines() for path in (tmp_path / "s").rglob("*.trans.txt")]
+    for line in lines:
+        name, text = line.split(" ", 1)
+        sound = samples(next((tmp_path / "s").rglob(name + ".wav")))
+        assert max(map(abs, sound[:1600])) <= 2 and max(map(abs, sound[-1600:])) <= 2 and max(map(abs, sound)) > 3000
+        letters = len(text.replace(" ", ""))
+        assert letters % 2 == 0 and 5 < letters / (len(sound) / 16000) < 12, line
+
+
+def test_forms_and_scales_that_a_kind_does_not_have_are_refused(penstock, tmp_path):
+    for words, message in ((("images", "--scale", 2), "--scale is not for images"), (("images", "--form", "wav"), "--form is not"),
+                           (("speech", "--form", "mp3"), "'mp3' is unknown for speech; there are: ")):
+        done = penstock("synth", words[0], tmp_path / "x", "--count", 1, *words[1:], check=False)
+        assert done.code == 2 and message in done.err
+    assert not (tmp_path / "x").exists()

@@ -2,14 +2,15 @@
  * Decodes pictures for the parity test: reads lines "PATH TAB MODE TAB TOP LEFT ROWS COLS" from
  * standard input (ROWS 0 = all) and answers each with a line "ROWS COLS CHANNELS BYTES-PER-SAMPLE
  * DAMAGED-ROW DETAIL" and the window's raw bytes, or a line "error CODE MESSAGE". MODE: rgb gray
- * keep mask orient. With arguments FILE [TOP LEFT ROWS COLS] it writes raw RGB bytes, and with
- * --make DIR it writes pictures of every kind that make_images.h and make_webp.h know into DIR. */
+ * keep mask orient, and of recordings wave wave-keep. With arguments FILE [TOP LEFT ROWS COLS] it
+ * writes raw RGB bytes; with --make DIR it writes pictures of every kind that make_images.h and
+ * make_webp.h know into DIR, with --make-audio DIR the recordings that make_audio.h knows. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "codec/make_webp.h"
+#include "codec/make_audio.h"
 
 typedef struct request {
     char path[4096], mode[16];
@@ -41,6 +42,8 @@ static psti_decode_options options_of(const char *mode)
     if (strcmp(mode, "mask") == 0)
         opts.kind = PST_MASK;
     opts.orient = strcmp(mode, "orient") == 0;
+    if (strncmp(mode, "wave", 4) == 0)
+        opts = wave_options(mode[4] ? PSTI_COLOR_KEEP : PSTI_COLOR_RGB);
     return opts;
 }
 
@@ -116,10 +119,28 @@ static int make_all(const char *dir)
     return 0;
 }
 
+static int make_audio(const char *dir)
+{
+    static const int frames[] = {1, 33, 1500};
+    for (int s = 0; s < 3; s++) {
+        for (size_t i = 0; i < WAV_SPECS; i++)
+            save(dir, "wav", i, s, make_wav(&wav_specs[i], frames[s], i));
+#ifdef PSTI_HAVE_FLAC
+        /* libsndfile reads up to 24 bits. */
+        for (size_t i = 0; i < FLAC_SPECS; i++)
+            if (flac_specs[i].bits % 8 == 0 && flac_specs[i].bits <= 24)
+                save(dir, "flac", i, s, make_flac(&flac_specs[i], frames[s], i));
+#endif
+    }
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
     if (argc == 3 && strcmp(argv[1], "--make") == 0)
         return make_all(argv[2]);
+    if (argc == 3 && strcmp(argv[1], "--make-audio") == 0)
+        return make_audio(argv[2]);
     psti_decoder *dec = psti_decoder_new();
     request req = {.mode = "rgb"};
     int rc = 0;

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <malloc.h>
 
+#include "codec/make_audio.h"
 #include "codec/make_volumes.h"
 #include "codec/make_webp.h"
 
@@ -145,8 +146,28 @@ static void webp_takes_no_more_than_it_says(void)
 #endif
 }
 
+static void flac_takes_no_more_than_it_says(void)
+{
+#ifdef PSTI_HAVE_FLAC
+    static const int blocks[] = {64, 4096, 40000};
+    psti_decode_options opts = wave_options(PSTI_COLOR_KEEP);
+    for (size_t b = 0; b < 3; b++)
+        for (size_t i = 0; i < FLAC_SPECS; i++) {
+            flac_spec spec = flac_specs[i];
+            spec.block = blocks[b];
+            made file = make_flac(&spec, 90000, i);
+            if (file.bytes)
+                check_bound(spec.name, &file, &opts, NULL, WASTE);
+            free(file.bytes);
+        }
+#else
+    printf("skip: built without FLAC\n");
+#endif
+}
+
 typedef struct torture {
     const char *name;
+    psti_decode_options opts;
     const made *file;
     const psti_window *window;
     psti_decoder *dec;
@@ -156,13 +177,12 @@ typedef struct torture {
 
 static int decode_failing(const torture *t, size_t n)
 {
-    const psti_decode_options opts = plain_options();
     psti_picture pic;
     psti_decode_need need;
     psti_field field;
     failed = false;
     fail_in = n;
-    int rc = psti_decoder_begin(t->dec, t->file->bytes, t->file->size, &opts, &pic, NULL);
+    int rc = psti_decoder_begin(t->dec, t->file->bytes, t->file->size, &t->opts, &pic, NULL);
     if (rc == 0)
         rc = psti_decoder_need(t->dec, t->window, &need, NULL);
     if (rc == 0)
@@ -176,7 +196,6 @@ static int decode_failing(const torture *t, size_t n)
  * fails, so a single failure need not be an error; the pixels are right then. */
 static bool fail_at(const torture *t, size_t n)
 {
-    const psti_decode_options opts = plain_options();
     const size_t before = live;
     const int rc = decode_failing(t, n);
     const char *name = t->name;
@@ -186,7 +205,7 @@ static bool fail_at(const torture *t, size_t n)
            (ssize_t)(live - before));
     CHECKF(rc < 0 || memcmp(t->dst, t->wanted.field.data, t->wanted.field.bytes) == 0, "%s", name);
     const bool was = failed;
-    decoded next = decode_with(t->dec, t->file->bytes, t->file->size, &opts, t->window, -1);
+    decoded next = decode_with(t->dec, t->file->bytes, t->file->size, &t->opts, t->window, -1);
     CHECKF(next.rc == 0 &&
                memcmp(next.field.data, t->wanted.field.data, t->wanted.field.bytes) == 0,
            "%s", name);
@@ -196,10 +215,10 @@ static bool fail_at(const torture *t, size_t n)
 
 /* Makes the n-th allocation of a decode fail, for every n, with the same decoder; then all from the
  * n-th on. */
-static void fail_each(const char *name, const made *file, const psti_window *window)
+static void fail_each_with(const char *name, const made *file, psti_decode_options opts,
+                           const psti_window *window)
 {
-    const psti_decode_options opts = plain_options();
-    torture t = {.name = name, .file = file, .window = window, .dec = psti_decoder_new()};
+    torture t = {name, opts, file, window, .dec = psti_decoder_new()};
     t.wanted = decode_with(t.dec, file->bytes, file->size, &opts, window, -1);
     CHECKF(t.wanted.rc == 0, "%s", name);
     t.dst = malloc(t.wanted.field.bytes);
@@ -213,6 +232,11 @@ static void fail_each(const char *name, const made *file, const psti_window *win
     free(t.dst);
     decoded_free(&t.wanted);
     psti_decoder_free(t.dec);
+}
+
+static void fail_each(const char *name, const made *file, const psti_window *window)
+{
+    fail_each_with(name, file, plain_options(), window);
 }
 
 static void a_failed_allocation_in_a_library_is_an_error(void)
@@ -238,6 +262,14 @@ static void a_failed_allocation_in_a_library_is_an_error(void)
             continue;
         made file = make_webp(&webp_specs[i], 60, 40, i);
         fail_each(webp_specs[i].name, &file, NULL);
+        free(file.bytes);
+    }
+#endif
+#ifdef PSTI_HAVE_FLAC
+    for (size_t i = 0; i < FLAC_SPECS; i++) {
+        made file = make_flac(&flac_specs[i], 700, i);
+        if (file.bytes)
+            fail_each_with(flac_specs[i].name, &file, wave_options(PSTI_COLOR_KEEP), NULL);
         free(file.bytes);
     }
 #endif
@@ -340,6 +372,7 @@ int main(void)
     RUN(jpeg_takes_no_more_than_it_says);
     RUN(png_takes_no_more_than_it_says);
     RUN(webp_takes_no_more_than_it_says);
+    RUN(flac_takes_no_more_than_it_says);
     RUN(a_failed_allocation_in_a_library_is_an_error);
     RUN(packed_volumes_take_no_more_than_they_say);
     RUN(decoding_takes_nothing_of_our_own);

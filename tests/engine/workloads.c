@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 static void make_images(const char *folder, int count)
 {
@@ -44,6 +45,33 @@ static void make_objects(const char *folder, int count)
     free(all);
 }
 
+static void put_little(uint8_t *at, uint32_t value, int bytes)
+{
+    for (int i = 0; i < bytes; i++)
+        at[i] = (uint8_t)(value >> (8 * i));
+}
+
+/* Recordings of 0.1 s and more at 8 kHz: a sawtooth that grows and fades, silence around it. */
+static void make_sounds(const char *folder, int count)
+{
+    static uint8_t file[44 + 2 * 8000];
+    for (int i = 0; i < count; i++) {
+        const int n = 800 + 173 * i;
+        char name[64];
+        memcpy(file, "RIFF\0\0\0\0WAVEfmt \20\0\0\0\1\0\1\0\0\0\0\0\0\0\0\0\2\0\20\0data", 40);
+        put_little(file + 4, (uint32_t)(36 + 2 * n), 4);
+        put_little(file + 24, 8000, 4);
+        put_little(file + 28, 16000, 4);
+        put_little(file + 40, (uint32_t)(2 * n), 4);
+        for (int k = 0; k < n; k++) {
+            const int loud = k < 100 || k > n - 150 ? 0 : (k - 100) * (n - 150 - k) / n;
+            put_little(file + 44 + 2 * k, (uint32_t)(loud * (k % (20 + i) - 10 - i / 2)), 2);
+        }
+        snprintf(name, sizeof name, "%c/%03d.wav", 'a' + i % 3, i);
+        kit_write(folder, name, file, (size_t)(44 + 2 * n));
+    }
+}
+
 const workload workloads[] = {
     {.name = "images",
      .make = make_images,
@@ -66,6 +94,13 @@ const workload workloads[] = {
      .pipeline = "decode | resize(40) | photometric_distort | zoom_out | iou_crop | hflip @ | "
                  "normalize(imagenet)",
      .fields = "image=padded(32),boxes,labels,masks,image_id",
+     .batch = 4,
+     .decoded = true},
+    {.name = "speech",
+     .make = make_sounds,
+     .pipeline = "decode | trim(40, frame=200, hop=50) | speed | dither | preemphasis | "
+                 "log_mel(16, n_fft=128, win=100, hop=50) | feature_norm | spec_augment @ | stack",
+     .fields = "audio=padded,label",
      .batch = 4,
      .decoded = true},
 };

@@ -15,6 +15,7 @@ import tarfile
 import zlib
 
 import numpy
+import soundfile
 from PIL import Image
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -198,6 +199,46 @@ def npzs():
     put("npz", "far", stored[:-6] + b"\xff\xff\xff\x7f\0\0")
 
 
+def wave(frames, channels):
+    i = numpy.arange(frames * channels).reshape(frames, channels)
+    return numpy.sin(i * 0.3) * 0.5 + (i * 37 % 101 - 50) / 500
+
+
+def recording(frames, channels, form, subtype):
+    out = io.BytesIO()
+    soundfile.write(out, wave(frames, channels), 16000, format=form, subtype=subtype)
+    return out.getvalue()
+
+
+def wavs():
+    for subtype in ("PCM_U8", "PCM_16", "PCM_24", "PCM_32", "FLOAT", "DOUBLE", "ULAW"):
+        put("wav", subtype.lower(), recording(40, 1, "WAV", subtype))
+        put("wav", subtype.lower() + "-3", recording(20, 3, "WAVEX", subtype))
+    whole = recording(40, 1, "WAV", "PCM_16")
+    put("wav", "cut", whole[:-7])
+    put("wav", "head-only", whole[:12])
+    put("wav", "open-end", whole[:40] + b"\xff\xff\xff\xff" + whole[44:])
+    put("wav", "no-length", whole[:40] + b"\0\0\0\0" + whole[44:])
+    put("wav", "bomb", whole[:40] + b"\xf0\xff\xff\xff" + whole[44:])
+    put("wav", "chunks", whole[:12] + b"LIST\3\0\0\0abc\0" + whole[12:])
+    put("wav", "no-channels", whole[:22] + b"\0\0" + whole[24:])
+
+
+def flacs():
+    for subtype in ("PCM_S8", "PCM_16", "PCM_24"):
+        for channels in (1, 2, 5):
+            put("flac", "%s-%d" % (subtype.lower(), channels), recording(300, channels, "FLAC", subtype))
+    whole = recording(5000, 1, "FLAC", "PCM_16")
+    start = whole.index(b"\xff\xf8")
+    put("flac", "frames", whole)
+    put("flac", "cut", whole[:-100])
+    put("flac", "head-only", whole[:42])
+    put("flac", "no-total", whole[:21] + bytes([whole[21] & 0xf0]) + b"\0\0\0\0" + whole[26:])
+    put("flac", "bomb", whole[:21] + bytes([whole[21] | 15]) + b"\xff\xff\xff\xff" + whole[26:])
+    put("flac", "rubbish", whole[:start] + b"rubbish" + whole[start:])
+    put("flac", "silence", recording(1, 1, "FLAC", "PCM_16"))
+
+
 def tar_of(members, form=tarfile.USTAR_FORMAT):
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w", format=form) as archive:
@@ -224,6 +265,13 @@ def tars():
     put("tar", "no-end", whole[:-1024])
     put("tar", "bad-sum", whole[:148] + b"0000000\0" + whole[156:])
     put("tar", "huge", whole[:124] + b"\x80\0\0\0\x7f\xff\xff\xff\xff\xff\xff\xff" + whole[136:])
+
+
+def transcripts():
+    put("trans", "plain", b"1-2-0000 HE SAID\n1-2-0001 AND SHE SAID\nx-2 SO\n")
+    put("trans", "twice", b"1-2-0000 HE SAID\n1-2-0000 AGAIN\n")
+    put("trans", "ends", b"\r\n\n1-2-0001\r\n x\nx-2 \xc3\xa9")
+    put("trans", "no-text", b"1-2-0000 \xff\xfe\n\x00\n")
 
 
 def manifests():
@@ -331,8 +379,11 @@ def main():
     niftis()
     npys()
     npzs()
+    wavs()
+    flacs()
     tars()
     manifests()
+    transcripts()
     cocos()
     outlines()
     pipelines()

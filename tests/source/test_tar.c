@@ -55,7 +55,7 @@ static void members_of_a_stem_are_a_sample(void)
     CHECK(member_is(data, 1, "txt", "text") && field_info(data, "txt")->kind == PST_TEXT);
     CHECK(strcmp(field_info(data, "txt")->format, "txt") == 0);
     CHECK(member_is(data, 1, "depth", "npy") && field_info(data, "depth")->kind == PST_ARRAY);
-    CHECK(member_is(data, 1, "flac", "sound") && field_info(data, "flac")->kind == PST_BYTES);
+    CHECK(member_is(data, 1, "flac", "sound") && field_info(data, "flac")->kind == PST_AUDIO);
     CHECK(int_of(data, 0, "label") == 7 && int_of(data, 1, "label") == -1);
     CHECK(field_info(data, "label")->kind == PST_LABEL &&
           strcmp(field_info(data, "label")->format, "cls") == 0);

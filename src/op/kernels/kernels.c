@@ -16,16 +16,19 @@ static void fill(void)
         psti_kernels_init_c(&tables[level]);
         psti_kernels_init_color_c(&tables[level]);
         psti_kernels_init_values_c(&tables[level]);
+        psti_kernels_init_audio_c(&tables[level]);
 #if defined(__x86_64__)
         if (level >= PSTI_CPU_AVX2 && best >= PSTI_CPU_AVX2) {
             psti_kernels_init_avx2(&tables[level]);
             psti_kernels_init_color_avx2(&tables[level]);
             psti_kernels_init_values_avx2(&tables[level]);
+            psti_kernels_init_audio_avx2(&tables[level]);
         }
         if (level >= PSTI_CPU_AVX512 && best >= PSTI_CPU_AVX512) {
             psti_kernels_init_avx512(&tables[level]);
             psti_kernels_init_color_avx512(&tables[level]);
             psti_kernels_init_values_avx512(&tables[level]);
+            psti_kernels_init_audio_avx512(&tables[level]);
         }
 #endif
     }

@@ -111,6 +111,30 @@ typedef struct psti_color_kernels {
                       uint8_t *dst);
 } psti_color_kernels;
 
+/* ---- recordings --------------------------------------------------------------------------------
+ */
+
+enum { PSTI_AUDIO_LANES = 8 }; /* frames that are transformed side by side */
+
+/* Spectra of frames of `size` real numbers, a power of two, 8 and up. Tables: cosine and minus sine
+ * of 2 pi i / size for i up to size / 4, and of 4 pi i / size for i below size / 2, in pairs. */
+typedef struct psti_spectrum {
+    int size;
+    const float *turn, *half_turn;
+} psti_spectrum;
+
+typedef struct psti_audio_kernels {
+    /* Squares of the absolute values: size / 2 + 1 rows of a number for each lane. frames: size
+     * rows of the same, which are used up; spare: as much again. */
+    void (*power)(const psti_spectrum *how, float *frames, float *spare, float *out);
+    /* For each lane: the sum of `count` rows, each times its weight, and `more`. */
+    void (*weigh)(const float *rows, const float *weights, int count, float more, float *out);
+    /* The sum of products; n is a multiple of 8. */
+    float (*dot)(const float *x, const float *w, int64_t n);
+    /* Takes from each number what `share` of the one before it is. */
+    void (*emphasize)(float *x, size_t n, float share);
+} psti_audio_kernels;
+
 /* ---- values ---------------------------------------------------------------------------------- */
 
 /* Noise: element i of a row gets the deviate that belongs to (seed, first + i) and to nothing else,
@@ -168,6 +192,7 @@ typedef struct psti_kernels {
 
     psti_color_kernels color;
     psti_value_kernels values;
+    psti_audio_kernels audio;
 } psti_kernels;
 
 /* Each overwrites the entries it has a better version of. A level that was not built in does
@@ -179,13 +204,17 @@ void psti_kernels_init_avx512(psti_kernels *kernels);
 void psti_kernels_init_avx2_finish(psti_kernels *kernels);
 void psti_kernels_init_avx2_blend(psti_kernels *kernels);
 void psti_kernels_init_avx2_warp(psti_kernels *kernels);
-/* The colour kernels are one file, compiled for each level; so are those of values. */
+/* The colour kernels are one file, compiled for each level; so are those of values and of
+ * recordings. */
 void psti_kernels_init_color_c(psti_kernels *kernels);
 void psti_kernels_init_color_avx2(psti_kernels *kernels);
 void psti_kernels_init_color_avx512(psti_kernels *kernels);
 void psti_kernels_init_values_c(psti_kernels *kernels);
 void psti_kernels_init_values_avx2(psti_kernels *kernels);
 void psti_kernels_init_values_avx512(psti_kernels *kernels);
+void psti_kernels_init_audio_c(psti_kernels *kernels);
+void psti_kernels_init_audio_avx2(psti_kernels *kernels);
+void psti_kernels_init_audio_avx512(psti_kernels *kernels);
 
 /* The table of one level, which the CPU must have; and that of psti_cpu_level(). Filled once; any
  * thread. */
