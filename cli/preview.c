@@ -89,7 +89,8 @@ enum { PANELS_MOST = 64 };
 typedef struct panels {
     char name[PANELS_MOST][PST_NAME_BYTES];
     int count;
-    const char *nothing; /* an op that leaves such fields and their masks alone */
+    char boxes[PST_NAME_BYTES]; /* drawn into the images; "": there are none */
+    const char *nothing;        /* an op that leaves such fields and their masks alone */
 } panels;
 
 static int find_panels(const preview_values *v, const pst_dataset *data, panels *p)
@@ -107,6 +108,8 @@ static int find_panels(const preview_values *v, const pst_dataset *data, panels 
     for (int i = 0; i < 3 && p->count == 0; i++)
         p->count += find_field(data, kinds[i], p->name[p->count]) != NULL;
     p->count += find_field(data, PST_MASK, p->name[p->count]) != NULL;
+    if (!find_field(data, PST_BOXES, p->boxes))
+        p->boxes[0] = '\0';
     if (p->count == 0)
         return fail("%s has no pictures, volumes or recordings to show; 'penstock inspect %s' "
                     "lists its fields",
@@ -117,7 +120,7 @@ static int find_panels(const preview_values *v, const pst_dataset *data, panels 
 static int open_job(const preview_values *v, pst_engine *engine, pst_dataset *data, const panels *p,
                     pst_job **job)
 {
-    char pipeline[PIPELINE_BYTES], canonical[PIPELINE_BYTES], fields[2 * PST_NAME_BYTES + 32];
+    char pipeline[PIPELINE_BYTES], canonical[PIPELINE_BYTES], fields[3 * PST_NAME_BYTES + 32];
     pst_job_options opts;
     pst_error err = {0};
     const int exit_code = check_pipeline(v->pipeline, canonical);
@@ -126,6 +129,8 @@ static int open_job(const preview_values *v, pst_engine *engine, pst_dataset *da
     display_pipeline(canonical, p->nothing, pipeline);
     snprintf(fields, sizeof fields, p->count == 2 ? "%s=padded,%s=padded" : "%s=padded", p->name[0],
              p->name[1]);
+    if (*p->boxes)
+        snprintf(fields + strlen(fields), sizeof fields - strlen(fields), ",%s", p->boxes);
     pst_job_options_init(&opts);
     opts.pipeline = pipeline;
     opts.split = v->split;
@@ -149,7 +154,41 @@ static void list_panels(const pst_job *job, panels *p)
     pst_field_info info;
     p->count = 0;
     for (int i = 0; p->count < PANELS_MOST && pst_job_field(job, i, &info) == 0; i++)
-        memcpy(p->name[p->count++], info.name, sizeof info.name);
+        if (info.kind != PST_BOXES)
+            memcpy(p->name[p->count++], info.name, sizeof info.name);
+}
+
+static void set_pixel(tile *t, int x, int y)
+{
+    static const uint8_t colour[3] = {80, 255, 80};
+    if (x >= 0 && y >= 0 && x < t->width && y < t->height)
+        memcpy(t->rgb + 3 * ((size_t)y * (size_t)t->width + (size_t)x), colour, 3);
+}
+
+/* The outlines of a batch's boxes, in the tile of the picture that they are in. */
+static void draw_boxes(const pst_batch_desc *desc, const char *name, const pst_field *image,
+                       tile *t)
+{
+    const pst_field *field = pst_batch_find(desc, name);
+    if (field == NULL || field->packing != PST_RAGGED || image->kind != PST_IMAGE ||
+        image->layout != PST_NHWC)
+        return;
+    const int64_t *shape = (const int64_t *)((const char *)desc + field->shapes_offset);
+    const float *box = (const float *)((const char *)desc + field->data_offset);
+    const double across = (double)t->width / (double)image->shape[1];
+    const double down = (double)t->height / (double)image->shape[0];
+    for (int64_t i = 0; i < shape[0]; i++, box += 4) {
+        const int left = (int)(box[0] * across), right = (int)(box[2] * across + 0.5) - 1;
+        const int top = (int)(box[1] * down), bottom = (int)(box[3] * down + 0.5) - 1;
+        for (int x = left; x <= right; x++) {
+            set_pixel(t, x, top);
+            set_pixel(t, x, bottom);
+        }
+        for (int y = top; y <= bottom; y++) {
+            set_pixel(t, left, y);
+            set_pixel(t, right, y);
+        }
+    }
 }
 
 static int take_tiles(const preview_values *v, const pst_batch_desc *desc, const panels *p,
@@ -162,6 +201,8 @@ static int take_tiles(const preview_values *v, const pst_batch_desc *desc, const
             exit_code = fail("the samples have no field %s", p->name[i]);
         else
             exit_code = tile_make(desc, field, 0, (int)v->tile, &tiles[i]);
+        if (exit_code == CLI_OK && *p->boxes)
+            draw_boxes(desc, p->boxes, field, &tiles[i]);
     }
     return exit_code;
 }
@@ -275,7 +316,8 @@ const command command_preview = {
     .summary = "a contact sheet of samples as the pipeline makes them, to look at",
     .about = "The sheet shows the pictures that a training run with the same seed and epoch starts "
              "with, before normalisation and without ops on batches. Views stand side by side. "
-             "Masks get a colour per index. Of a volume the plane in the middle is shown, of a "
+             "Masks get a colour per index, boxes are drawn in. Of a volume the plane in the "
+             "middle is shown, of a "
              "recording its samples as a line, or its features with time from left to right.",
     .examples =
         "penstock preview photos --pipeline 'decode | random_resized_crop(224) | hflip | "

@@ -78,3 +78,11 @@ def test_batch_ops_are_left_out(penstock, photos, tmp_path):
     penstock("preview", photos, "--pipeline", "decode | resize((40, 40))", "--out", plain)
     penstock("preview", photos, "--pipeline", "decode | resize((40, 40)) | normalize(half) || mixup", "--out", mixed)
     np.testing.assert_array_equal(np.asarray(Image.open(plain)), np.asarray(Image.open(mixed)))
+
+
+def test_boxes_are_drawn_where_the_pipeline_put_them(penstock, tmp_path):
+    penstock("synth", "detection", tmp_path / "data", "--count", 6, "--scale", 0.05)
+    for pipeline in ("decode", "decode | zoom_out | iou_crop | hflip | normalize(imagenet)"):
+        penstock("preview", tmp_path / "data", "--pipeline", pipeline, "--out", tmp_path / "sheet.png", "--count", 6, "--tile", 512)
+        with Image.open(tmp_path / "sheet.png") as sheet:
+            assert list(sheet.convert("RGB").getdata()).count((80, 255, 80)) > 100
