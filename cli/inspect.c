@@ -57,6 +57,18 @@ static void count_classes(findings *f)
     free(sizes);
 }
 
+/* For what is no picture: a crop that a network takes, features of speech. */
+static const char *suggest_other(const findings *f)
+{
+    char field[PST_NAME_BYTES];
+    const bool masks = find_field(f->data, PST_MASK, field) != NULL;
+    if (find_field(f->data, PST_VOLUME, field) != NULL)
+        return masks ? "decode | pad_min(128) | balanced_crop(128) | random_flip"
+                     : "decode | pad_min(128) | center_crop3(128)";
+    return find_field(f->data, PST_AUDIO, field) != NULL ? "decode | log_mel | feature_norm"
+                                                         : "decode";
+}
+
 /* A start that fits the sizes: the usual training crop where the pictures allow it, shifted crops
  * where they are small. */
 static void suggest(findings *f)
@@ -70,7 +82,7 @@ static void suggest(findings *f)
     if (!alike)
         snprintf(resize, sizeof resize, "resize((%d, %d)) | ", side, side);
     if (find_field(f->data, PST_IMAGE, field) == NULL)
-        snprintf(f->pipeline, sizeof f->pipeline, "decode");
+        snprintf(f->pipeline, sizeof f->pipeline, "%s", suggest_other(f));
     else if (side == 0 || side >= 128)
         snprintf(f->pipeline, sizeof f->pipeline,
                  "decode | random_resized_crop(224) | hflip | normalize(imagenet)");
