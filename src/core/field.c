@@ -175,3 +175,17 @@ void psti_box_copy(uint8_t *dst, const int64_t *box, const uint8_t *src, const i
         psti_box_copy(dst + (size_t)i * dst_step, box + 1, src + (size_t)i * src_step, shape + 1,
                       rank - 1, unit);
 }
+
+void psti_box_clear(uint8_t *dst, const int64_t *box, const int64_t *shape, int rank, size_t unit)
+{
+    size_t step = unit;
+    bool inner = false; /* something is to be cleared beside what there is */
+    for (int d = 1; d < rank; d++) {
+        step *= (size_t)box[d];
+        inner |= box[d] > shape[d];
+    }
+    for (int64_t i = 0; inner && i < shape[0]; i++)
+        psti_box_clear(dst + (size_t)i * step, box + 1, shape + 1, rank - 1, unit);
+    if (rank > 0)
+        memset(dst + (size_t)shape[0] * step, 0, (size_t)(box[0] - shape[0]) * step);
+}

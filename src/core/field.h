@@ -80,6 +80,8 @@ void psti_field_copy(const psti_field *from, const psti_field *to);
  * box that is as large or larger. */
 void psti_box_copy(uint8_t *dst, const int64_t *box, const uint8_t *src, const int64_t *shape,
                    int rank, size_t unit);
+/* Sets what of a box lies outside that corner to zero. */
+void psti_box_clear(uint8_t *dst, const int64_t *box, const int64_t *shape, int rank, size_t unit);
 
 /* Bytes of one element; 0 for an unknown type. */
 size_t psti_dtype_bytes(int dtype);

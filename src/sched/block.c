@@ -144,6 +144,19 @@ static int block_arrays(pst_batch *block, const psti_feed *feed)
     return ok ? 0 : -ENOMEM;
 }
 
+/* Pages for a batch of one shape, from the feed's owner if he has some. kept: as long as the feed.
+ */
+static int ring_pages(pst_batch *block, size_t bytes, bool kept)
+{
+    const psti_feed_hooks *hooks = &block->ring->hooks;
+    block->base = hooks->take ? hooks->take(hooks->user, bytes, kept)
+                              : psti_pages_alloc(PSTI_MEM_BATCH, bytes);
+    if (!block->base)
+        return -ENOMEM;
+    block->bytes = block->cap = bytes;
+    return 0;
+}
+
 static pst_batch *block_new(psti_feed *feed, size_t bytes, bool charged)
 {
     pst_batch *block = psti_calloc(PSTI_MEM_BATCH, 1, sizeof *block);
@@ -153,7 +166,7 @@ static pst_batch *block_new(psti_feed *feed, size_t bytes, bool charged)
     if (block_arrays(block, feed) < 0)
         goto fail;
     block->charged = charged;
-    if (bytes && block_pages(block, bytes, charged) < 0)
+    if (bytes && ring_pages(block, bytes, charged) < 0)
         goto fail;
     return block;
 fail:
@@ -161,34 +174,11 @@ fail:
     return NULL;
 }
 
-void *pages_take(const psti_feed_hooks *hooks, size_t bytes, bool kept)
-{
-    return hooks->take ? hooks->take(hooks->user, bytes, kept)
-                       : psti_pages_alloc(PSTI_MEM_BATCH, bytes);
-}
-
-void pages_give(const psti_feed_hooks *hooks, void *base, size_t bytes)
-{
-    if (!hooks->give)
-        psti_pages_free(PSTI_MEM_BATCH, base, bytes);
-    else if (base)
-        hooks->give(hooks->user, base, bytes);
-}
-
-int block_pages(pst_batch *block, size_t bytes, bool kept)
-{
-    block->base = pages_take(&block->ring->hooks, bytes, kept);
-    if (!block->base)
-        return -ENOMEM;
-    block->bytes = bytes;
-    return 0;
-}
-
 void block_free(pst_batch *block)
 {
     if (!block)
         return;
-    pages_give(&block->ring->hooks, block->base, block->bytes);
+    pages_give(&block->ring->hooks, &(pages){block->base, block->cap, true});
     psti_free(block->ids);
     psti_free(block->positions);
     psti_free(block->starts);
@@ -265,7 +255,7 @@ pst_batch *block_take_locked(psti_feed *feed, run *r, int64_t step, int slots)
 void block_drop_locked(psti_feed *feed, pst_batch *block)
 {
     if (block->state == BLOCK_READY && !feed->layout.dense)
-        feed->pool->staged -= block->bytes;
+        feed->pool->staged -= block->cap;
     if (block->run) {
         run *r = block->run;
         for (int i = 0; r->cancelled && i < block->placed; i++)
@@ -287,6 +277,10 @@ void block_drop_locked(psti_feed *feed, pst_batch *block)
     }
     if (block->charged)
         feed->blocks--;
+    if (!feed->layout.dense) {
+        pages_keep_locked(feed, &(pages){block->base, block->cap, true});
+        block->base = NULL;
+    }
     block_free(block);
 }
 

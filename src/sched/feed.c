@@ -243,6 +243,7 @@ void psti_feed_close(psti_feed *feed)
         block_free(block);
     }
     record_free_all(feed);
+    pages_free_all_locked(feed);
     pool->stagers -= feed->stages;
     pool->voluminous -= feed->voluminous;
     pool_fixed_give_locked(pool, feed->fixed_bytes);
@@ -278,7 +279,7 @@ static void lease_locked(psti_feed *feed, run *r, pst_batch *block)
     block->state = BLOCK_LEASED;
     feed->leased++;
     if (!feed->layout.dense)
-        feed->pool->staged -= block->bytes; /* the caller's now */
+        feed->pool->staged -= block->cap; /* the caller's now */
     atomic_fetch_add_explicit(&block->ring->refs, 1, memory_order_relaxed);
     r->delivered++;
     r->consumed_share = block->share_end;

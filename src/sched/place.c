@@ -34,7 +34,7 @@ static void seal_and_publish(worker *w, psti_feed *feed, pst_batch *block)
         feed->stage_runs[mix]++;
     }
     if (!feed->layout.dense)
-        feed->pool->staged += block->bytes;
+        feed->pool->staged += block->cap;
     for (int i = 0; block->records && i < feed->spec.batch; i++) {
         if (block->records[i])
             record_drop_locked(feed, block->records[i]);

@@ -30,18 +30,16 @@ record *record_take_locked(psti_feed *feed)
 static void let_go_locked(psti_feed *feed, record *rec)
 {
     psti_buf_free(&rec->data);
-    if (rec->base)
-        pages_give(&feed->ring->hooks, rec->base, rec->base_bytes);
-    rec->base = NULL;
-    rec->base_bytes = 0;
     feed->pool->staged -= rec->charged;
     rec->charged = 0;
+    if (rec->pages.base)
+        pages_keep_locked(feed, &rec->pages);
 }
 
 /* Kept for the next sample, but for its memory where that is scarce. */
 void record_drop_locked(psti_feed *feed, record *rec)
 {
-    if (rec->data.cap > (8u << 20) || rec->charged > rec->data.cap || rec->base ||
+    if (rec->data.cap > (8u << 20) || rec->charged > rec->data.cap || rec->pages.base ||
         feed->pool->staged > pool_staged_max_locked(feed->pool) / 2)
         let_go_locked(feed, rec);
     rec->next = feed->free_records;
@@ -61,7 +59,7 @@ void record_free_all(psti_feed *feed)
 /* A record was filled: counts its memory, and learns how large samples are. */
 void record_count_locked(psti_feed *feed, record *rec)
 {
-    const size_t bytes = rec->data.cap + rec->base_bytes;
+    const size_t bytes = rec->data.cap + rec->pages.cap;
     feed->pool->staged += bytes - rec->charged;
     rec->charged = bytes;
     feed->stage_sample += ((double)rec->charged - feed->stage_sample) / 8;
@@ -172,17 +170,23 @@ static const int64_t *box_of(const pst_field *field)
     return field->packing == PST_PADDED ? field->shape : NULL;
 }
 
-/* Where output's slot i begins, and what stands beside it of shapes and offsets. */
-static uint8_t *note_slot(const gathering *g, uint8_t *base, int output, int i, size_t *at)
+/* Where output's slot i begins. Writes what stands beside it of shapes and offsets, and about it
+ * where it is padded. */
+static uint8_t *note_slot(const gathering *g, const pages *p, int output, int i, size_t *at)
 {
     const pst_field *field = &g->field[output];
     const int64_t *shape = g->records[i]->out[output].parcel.shape;
+    uint8_t *base = p->base;
     uint8_t *data = base + field->data_offset;
     if (field->packing != PST_DENSE)
         memcpy(base + field->shapes_offset + (size_t)i * field->rank * sizeof *shape, shape,
                field->rank * sizeof *shape);
-    if (field->packing != PST_RAGGED)
-        return data + (size_t)i * field->slot_bytes;
+    if (field->packing != PST_RAGGED) {
+        data += (size_t)i * field->slot_bytes;
+        if (field->packing == PST_PADDED && p->used)
+            psti_box_clear(data, field->shape, shape, field->rank, psti_dtype_bytes(field->dtype));
+        return data;
+    }
     size_t bytes = 0;
     shape_bytes(shape, field, &bytes);
     int64_t *offsets = (int64_t *)(base + field->offsets_offset) + i;
@@ -228,11 +232,11 @@ static void pack(record *rec, psti_feed *feed, const task *t, worker *w)
     }
 }
 
-static void write_solo(const gathering *g, const task *t, worker *w, uint8_t *base)
+static void write_solo(const gathering *g, const task *t, worker *w, const pages *p)
 {
     for (int i = 0; i < g->feed->outputs; i++) {
         size_t at = 0;
-        uint8_t *dst = note_slot(g, base, i, 0, &at);
+        uint8_t *dst = note_slot(g, p, i, 0, &at);
         if (output_read(g->feed, i))
             psti_work_finish_in(w->work, &w->kit, i, box_of(&g->field[i]), dst);
         else
@@ -240,21 +244,17 @@ static void write_solo(const gathering *g, const task *t, worker *w, uint8_t *ba
     }
 }
 
-/* The batch of one itself. Pages are zero, so what pads it is there. */
+/* The batch of one itself. */
 static int fill_solo(record *rec, psti_feed *feed, const task *t, worker *w, uint64_t most)
 {
     gathering g = {.feed = feed, .records = &rec, .slots = 1};
     int rc = place_fields(&g);
     if (rc == 0 && g.bytes > most)
         rc = PST_EBUDGET;
-    if (rc < 0)
+    if (rc < 0 || (rc = pages_take(feed, g.bytes, &rec->pages)) < 0)
         return rc;
-    rec->base = pages_take(&feed->ring->hooks, g.bytes, false);
-    if (!rec->base)
-        return -ENOMEM;
-    rec->base_bytes = g.bytes;
     const double clock = worker_begin(w);
-    write_solo(&g, t, w, rec->base);
+    write_solo(&g, t, w, &rec->pages);
     worker_end(w, clock);
     return 0;
 }
@@ -309,26 +309,17 @@ void record_write(const record *rec, psti_feed *feed, worker *w, pst_batch *bloc
     worker_end(w, clock);
 }
 
-static void write_records(const gathering *g, worker *w, uint8_t *base)
+static void write_records(const gathering *g, worker *w, const pages *p)
 {
     const double clock = worker_begin(w);
     for (int i = 0; i < g->feed->outputs; i++) {
         size_t at = 0;
         for (int k = 0; k < g->slots; k++) {
-            uint8_t *dst = note_slot(g, base, i, k, &at);
+            uint8_t *dst = note_slot(g, p, i, k, &at);
             unpack(g->records[k], g->feed, w, i, box_of(&g->field[i]), dst);
         }
     }
     worker_end(w, clock);
-}
-
-/* What the record of a batch of one has written becomes the batch's. */
-static void adopt(pst_batch *block, record *rec)
-{
-    block->base = rec->base;
-    block->bytes = rec->base_bytes;
-    rec->base = NULL;
-    rec->base_bytes = 0;
 }
 
 int gather_seal(pst_batch *block, psti_feed *feed, worker *w, pst_error *err)
@@ -336,13 +327,17 @@ int gather_seal(pst_batch *block, psti_feed *feed, worker *w, pst_error *err)
     gathering g = {.feed = feed, .records = block->records, .slots = block->slots};
     if (place_fields(&g) < 0)
         return psti_fail(err, PST_ELIMIT, "batch", NULL, "a batch of these samples is too large");
-    if (block->records[0]->base)
-        adopt(block, block->records[0]);
-    else if (block_pages(block, g.bytes, false) < 0)
+    pages p = block->records[0]->pages;
+    block->records[0]->pages = (pages){0};
+    const bool written = p.base != NULL; /* a batch of one */
+    if (!written && pages_take(feed, g.bytes, &p) < 0)
         return psti_fail(err, -ENOMEM, "batch", NULL, "no memory for a batch of %.1f MiB",
                          (double)g.bytes / 0x1p20);
-    else
-        write_records(&g, w, block->base);
+    if (!written)
+        write_records(&g, w, &p);
+    block->base = p.base;
+    block->bytes = g.bytes;
+    block->cap = p.cap;
     block_seal(block, feed, g.field);
     return 0;
 }

@@ -42,7 +42,15 @@ typedef enum way { FIXED, CLAIM, QUEUE, HEAP } way;
 /* ---- batch blocks (block.c) --------------------------------------------------------------------
  */
 
+/* Memory of a batch, see pages.c. */
+typedef struct pages {
+    uint8_t *base; /* NULL: none */
+    size_t cap;    /* bytes that are there */
+    bool used;     /* by an earlier batch: what is not written over is not zero */
+} pages;
+
 enum {
+    PAGES_KEPT = 4,
     ALWAYS_FIELDS = 3,      /* id, key, valid */
     EXTRA_FIELDS = 4,       /* and where preparations are shared, their numbers */
     RING_MOST = 64 + 64 + 2 /* blocks of a ring: depth, leases, and those being filled */
@@ -64,7 +72,7 @@ struct pst_batch {
     void *user;
     pst_batch *next; /* free list, ready list */
     uint8_t *base;
-    size_t bytes;
+    size_t bytes, cap; /* of the batch; of the memory it lies in */
     block_state state;
     bool charged; /* its bytes are in the budget: one of feed->members */
     run *run;
@@ -106,10 +114,10 @@ typedef struct slice {
 
 struct record {
     record *next;
-    psti_buf data;     /* all parcels, one after the other, each 64-aligned */
-    uint8_t *base;     /* instead of data: pages of a batch that has this sample alone … */
-    size_t base_bytes; /* … where shapes vary; its block takes them over */
-    size_t charged;    /* bytes counted in pool->staged */
+    psti_buf data;  /* all parcels, one after the other, each 64-aligned */
+    pages pages;    /* instead of data: of a batch that has this sample alone where shapes vary; its
+                       block takes them over */
+    size_t charged; /* bytes counted in pool->staged */
     int64_t id, position, share;
     uint64_t start, number;
     bool valid;
@@ -369,6 +377,7 @@ struct psti_feed {
     lanes lanes;
     foresight foresight;
     record *free_records;
+    pages pages[PAGES_KEPT]; /* of batches of varying shape, for the next ones */
     damage_map damage;
     finding_map findings;
     uint64_t unseen_bytes; /* of the largest sample that had to be looked at first */
@@ -490,16 +499,18 @@ void block_drop_locked(psti_feed *feed, pst_batch *block); /* back to the free l
 int block_ring_locked(psti_feed *feed);                    /* makes every block of the ring */
 int64_t block_samples_max_locked(const psti_feed *feed);   /* dispatched and not delivered */
 uint8_t *block_slot(const pst_batch *block, const layout *l, int output, int slot);
-/* Pages for a batch, from the feed's owner if he has some; block_free gives them back. */
-int block_pages(pst_batch *block, size_t bytes, bool kept);
-void *pages_take(const psti_feed_hooks *hooks, size_t bytes, bool kept);
-void pages_give(const psti_feed_hooks *hooks, void *base, size_t bytes);
 /* fields: of a batch of varying shape; NULL = the layout's. Nothing is read back from the block:
  * whoever else has it mapped may write to it. */
 void block_seal(pst_batch *block, const psti_feed *feed, const pst_field *fields);
 int ring_new(psti_feed *feed, ring **out);
 void ring_detach(ring *r); /* the feed closes */
 void ring_unref(ring *r);
+
+/* pages.c */
+int pages_take(psti_feed *feed, size_t bytes, pages *out); /* without the lock; 0 or -ENOMEM */
+void pages_give(const psti_feed_hooks *hooks, pages *p);
+void pages_keep_locked(psti_feed *feed, pages *p); /* for the next batch, or gone */
+void pages_free_all_locked(psti_feed *feed);
 
 /* record.c */
 record *record_take_locked(psti_feed *feed);

@@ -112,6 +112,42 @@ static void what_waits_for_its_slot_is_the_same(void)
     ledger_free(&found[1]);
 }
 
+/* Batches large enough for their memory to be used again: what was there before does not show. */
+static void memory_that_is_used_again_is_clean(void)
+{
+    static const int batches[] = {1, 3};
+    uint32_t want[SAMPLES] = {0};
+    pst_engine *engine = kit_engine(2, 512 << 20);
+    pst_job_options o = kit_options("decode | resize(330) | normalize(imagenet)", 2, 0, 1);
+    take(engine, o, 0, want);
+    for (int c = 0; c < 4; c++) {
+        o.fields = packed[2];
+        o.batch = batches[c & 1];
+        o.order = c & 2 ? PST_ORDER_READY : PST_ORDER_STRICT;
+        o.epochs = 5;
+        pst_job *job = kit_job(engine, data, &o);
+        pst_batch *batch;
+        int seen = 0, wrong = 0, again = 0;
+        const void *at[5] = {NULL};
+        for (int rc, n = 0; (rc = pst_job_next(job, -1, &batch)) == 1 || seen < 5 * SAMPLES; n++) {
+            if (rc != 1)
+                continue;
+            const pst_batch_desc *desc = pst_batch_get(batch);
+            const pst_field *f = pst_batch_find(desc, "image");
+            const int64_t *ids = pst_batch_data(desc, pst_batch_find(desc, "id"));
+            for (uint32_t i = 0; i < desc->slots; i++, seen++)
+                wrong += kit_field_crc(0, desc, f, i) != want[ids[i]];
+            for (int i = 0; i < 5; i++)
+                again += at[i] == (const void *)desc;
+            at[n % 5] = desc;
+            pst_batch_release(batch);
+        }
+        CHECKF(wrong == 0 && again > 0, "case %d: %d wrong, %d used again", c, wrong, again);
+        pst_job_close(job);
+    }
+    pst_engine_free(engine);
+}
+
 static void wrong_multiples_are_refused(void)
 {
     static const char *const wrong[] = {"image=padded(0)", "image=padded()",      "image=padded(32",
@@ -162,6 +198,7 @@ int main(void)
     data = kit_dataset(folder);
     RUN(packing_changes_nothing);
     RUN(what_waits_for_its_slot_is_the_same);
+    RUN(memory_that_is_used_again_is_clean);
     RUN(wrong_multiples_are_refused);
     RUN(batches_of_one_may_be_left_lying);
     pst_dataset_close(data);
