@@ -71,6 +71,7 @@ enum {
                               that a crop behind it reads */
     PSTI_OP_OBJECTS = 512, /* chooses by the objects in the picture: there must be some field of
                               them */
+    PSTI_OP_CUTS = 1024,   /* the window of the draw as it is, and nothing else, comes out */
 };
 
 /* What an op acts on, by the meaning of the dimensions. */

@@ -134,13 +134,28 @@ static void take_output(psti_shot *shot, const psti_op *op, const psti_field *ou
     shot->now = *out;
 }
 
+/* Whether the window that the op cuts out is all there is in memory: then it is the result. */
+static bool is_cut(psti_shot *shot, const psti_op *op, const psti_draw *draw)
+{
+    psti_field *now = &shot->now;
+    if (!(op->flags & PSTI_OP_CUTS) || now->y0 != draw->top || now->x0 != draw->left ||
+        now->shape[0] != draw->rows || now->shape[1] != draw->cols)
+        return false;
+    now->x0 = now->y0 = 0;
+    now->whole_rows = draw->rows;
+    now->whole_cols = draw->cols;
+    now->first_damaged_row = PSTI_ROWS_SOUND;
+    return true;
+}
+
 static int run_op(psti_work *work, psti_kit *kit, int p, pst_error *err)
 {
     const psti_stage *stage = &work->plan->stages[work->cursor];
     psti_step *step = psti_work_at(work, work->cursor, p);
     psti_shot *shot = &work->shots[p];
     psti_field out;
-    if (!step->draw.act || work->plan->pictures[p].overlay == work->cursor)
+    if (!step->draw.act || work->plan->pictures[p].overlay == work->cursor ||
+        is_cut(shot, stage->type.op, &step->draw))
         return 0;
     int rc = place_output(shot, stage->type.op, &step->out,
                           psti_work_partial(work, work->cursor, p), &out);

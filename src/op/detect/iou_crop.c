@@ -165,7 +165,8 @@ const psti_op psti_op_iou_crop = {
     .summary = "a window that overlaps one of the objects by a random share",
     .params = table,
     .params_bytes = sizeof(iou_crop_params),
-    .flags = PSTI_OP_RANDOM | PSTI_OP_CROPS | PSTI_OP_GEOMETRIC | PSTI_OP_MOVES | PSTI_OP_OBJECTS,
+    .flags = PSTI_OP_RANDOM | PSTI_OP_CROPS | PSTI_OP_GEOMETRIC | PSTI_OP_MOVES | PSTI_OP_CUTS |
+             PSTI_OP_OBJECTS,
     .check = check,
     .infer = infer,
     .decide_in = decide_in,
