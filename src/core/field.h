@@ -62,6 +62,13 @@ typedef struct psti_decoded {
     psti_field field;
 } psti_decoded;
 
+/* Runs of bytes at equal distances: the first at `offset`, each `step` bytes behind the one before.
+ */
+typedef struct psti_span {
+    uint64_t offset, length, step;
+    int64_t count;
+} psti_span;
+
 /* Bytes of all elements without gaps; false when there are none, or too many for a size. */
 bool psti_geom_bytes(const psti_geom *geom, size_t *out);
 /* Elements of one channel: pixels, voxels, samples. */

@@ -207,6 +207,54 @@ static bool cover_decode(const psti_work *work, int stage, int picture, psti_win
     return part;
 }
 
+static int decode_stage_of(const psti_plan *plan, int picture)
+{
+    int s = 0;
+    while (s < plan->stage_count && (plan->stages[s].type.role != PSTI_ROLE_DECODE ||
+                                     !(plan->stages[s].pictures & (uint32_t)1 << picture)))
+        s++;
+    return s;
+}
+
+bool psti_plan_reads_parts(const psti_plan *plan, int input)
+{
+    const int p = plan->picture_of[input];
+    if (p < 0 || plan->pictures[p].decode.axes != PSTI_AXES_VOLUME || plan->pictures[p].fork >= 0)
+        return false;
+    for (int s = decode_stage_of(plan, p) + 1; s < plan->stage_count; s++) {
+        const psti_stage *stage = &plan->stages[s];
+        if (stage->pictures & (uint32_t)1 << p && stage->type.role != PSTI_ROLE_SURVEY)
+            return stage->type.op && stage->type.op->flags & PSTI_OP_CROPS &&
+                   stage->type.op->flags & PSTI_OP_VIEWS;
+    }
+    return false;
+}
+
+int psti_work_reach(const psti_work *work, int input, psti_span *out)
+{
+    const psti_plan *plan = work->plan;
+    const int p = plan->picture_of[input];
+    const psti_shot *shot = &work->shots[p];
+    const psti_picture *facts = &shot->facts;
+    psti_window window = {0};
+    if (!shot->need.in_place || facts->channels != 1)
+        return PSTI_REACH_ALL;
+    if (work->note_wanted && !work->note_known &&
+        !(plan->stages[plan->survey].pictures & (uint32_t)1 << p))
+        return PSTI_REACH_LATER;
+    if (work->whole || !cover_decode(work, decode_stage_of(plan, p), p, &window))
+        return PSTI_REACH_ALL;
+    const uint64_t size = psti_dtype_bytes(facts->dtype);
+    const uint64_t row = (uint64_t)facts->cols * size, plane = (uint64_t)facts->rows * row;
+    const uint64_t data = (uint64_t)(shot->need.in_place - work->inputs[input].bytes);
+    out->offset = data + (uint64_t)window.front * plane + (uint64_t)window.top * row +
+                  (uint64_t)window.left * size;
+    out->length = (uint64_t)(window.rows - 1) * row + (uint64_t)window.cols * size;
+    out->step = plane;
+    out->count = window.planes;
+    return PSTI_REACH_SPAN;
+}
+
 /* Which window to decode, and which rows must be sound: those that crops right after decode read,
  * with the decoder's pad, else all. The rows do not depend on how the picture is decoded, so
  * neither does the verdict. */

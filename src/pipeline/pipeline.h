@@ -79,6 +79,9 @@ int psti_plan_decoded_pictures(const psti_plan *plan);
  * form, which may be missing from it. */
 int psti_plan_decoded_parts(const psti_plan *plan);
 bool psti_plan_surveys(const psti_plan *plan);
+/* Whether a crop is taken of the input as soon as it is decoded, a volume that need not be read
+ * whole if it is stored as it is. */
+bool psti_plan_reads_parts(const psti_plan *plan, int input);
 /* Names the decoded form: the pipeline's fingerprint of it, and the pictures that it consists of.
  */
 psti_id128 psti_plan_decoded_form(const psti_plan *plan, const psti_pipeline *pipeline);
@@ -202,6 +205,10 @@ int psti_work_start_augmented(psti_work *work, const psti_plan *plan, const psti
 /* The augmented form, once every stage has run: how many pictures; theirs are the work's own
  * pixels. */
 int psti_work_augmented(const psti_work *work, psti_decoded *pictures);
+/* Which of an input's bytes the sample uses, where they lie in memory as they lie in the input;
+ * after start. LATER: that is not decided yet; ALL: out is left as it is. */
+enum { PSTI_REACH_SPAN, PSTI_REACH_ALL, PSTI_REACH_LATER };
+int psti_work_reach(const psti_work *work, int input, psti_span *out);
 /* What psti_plan_foresee gives, for all of the sample's work, from its headers and decisions. After
  * start or start_decoded, before the first step. */
 void psti_work_foresee(const psti_work *work, double *features);

@@ -152,6 +152,7 @@ static int feed_prepare(psti_feed *feed, pst_error *err)
     if (rc < 0)
         return rc;
     feed->way = choose_way(feed);
+    parts_open(feed);
     lane_open(feed);
     feed->cached =
         feed->spec.cache && feed->pool->cache && psti_plan_decoded_pictures(feed->spec.plan) > 0;

@@ -427,6 +427,7 @@ void psti_pool_free(psti_pool *pool)
     psti_reader_close(pool->reader);
     for (int i = 0; pool->tasks && i < pool->task_count; i++) {
         psti_free(pool->tasks[i].reads);
+        psti_free(pool->tasks[i].part_reads);
         fetch_free(&pool->tasks[i]);
         psti_buf_free(&pool->tasks[i].bytes);
     }

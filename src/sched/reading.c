@@ -13,7 +13,7 @@ enum { RENEWALS = 3, COLD_SPELL = 256 };
 
 static uint64_t bytes_of(const task *t)
 {
-    uint64_t bytes = 0;
+    uint64_t bytes = t->part_bytes;
     for (int i = 0; i < t->read_count; i++)
         bytes += t->reads[i].at.length;
     return bytes;
@@ -52,13 +52,16 @@ static int64_t find_members(task *t)
     uint64_t total = 0;
     t->read_count = 0;
     stored_drop(t);
+    parts_aim(t);
     for (int i = 0; i < feed->spec.field_count; i++) {
         t->inputs[i] = (psti_input){NULL, 0, -1};
         if (!feed->source[feed->spec.fields[i].source].member ||
             (t->cached && psti_plan_is_picture(feed->spec.plan, i)))
             continue;
-        if (stored_find(t, i))
+        if (stored_find(t, i)) {
+            t->part_inputs &= ~((uint32_t)1 << i);
             continue;
+        }
         psti_read *read = &t->reads[t->read_count];
         const int rc =
             psti_dataset_extent(feed->spec.data, t->id, feed->spec.fields[i].source, &read->at);
@@ -66,9 +69,12 @@ static int64_t find_members(task *t)
             continue;
         if (rc < 0)
             return rc;
+        const uint64_t room = read->at.length;
+        read->at.length = parts_head(t, i, room);
+        t->read_room[t->read_count] = room;
         t->read_field[t->read_count++] = i;
-        total += (read->at.length + 63) & ~(uint64_t)63;
-        if (read->at.length > INT64_MAX / 4 || total > INT64_MAX / 4)
+        total += (room + 63) & ~(uint64_t)63;
+        if (room > INT64_MAX / 4 || total > INT64_MAX / 4)
             return PST_ELIMIT;
     }
     return (int64_t)total;
@@ -129,20 +135,41 @@ static void lay_out(task *t)
         read->buf = at;
         read->done = read_done;
         read->user = t;
-        t->inputs[t->read_field[i]] = (psti_input){at, read->at.length, -1};
-        at += (read->at.length + 63) & ~(uint64_t)63;
+        t->inputs[t->read_field[i]] = (psti_input){at, t->read_room[i], -1};
+        at += (t->read_room[i] + 63) & ~(uint64_t)63;
     }
+}
+
+static void submit_locked(task *t, psti_read *reads, int count)
+{
+    reading_begins_locked(t->feed->pool);
+    t->submitted_ns = psti_now_ns();
+    atomic_store(&t->read_status, 0);
+    atomic_store(&t->reads_left, count + 1);
+    for (int i = 0; i < count; i++)
+        psti_reader_submit(t->feed->pool->reader, &reads[i]);
 }
 
 static void send_reads_locked(task *t)
 {
     lay_out(t);
-    reading_begins_locked(t->feed->pool);
-    t->submitted_ns = psti_now_ns();
-    atomic_store(&t->read_status, 0);
-    atomic_store(&t->reads_left, t->read_count + 1);
-    for (int i = 0; i < t->read_count; i++)
-        psti_reader_submit(t->feed->pool->reader, &t->reads[i]);
+    submit_locked(t, t->reads, t->read_count);
+}
+
+void read_send_locked(task *t, psti_read *reads, int count)
+{
+    for (int i = 0; i < count; i++) {
+        reads[i].done = read_done;
+        reads[i].user = t;
+    }
+    submit_locked(t, reads, count);
+    if (atomic_fetch_sub_explicit(&t->reads_left, 1, memory_order_acq_rel) == 1)
+        read_ended_locked(t);
+}
+
+void pool_reads_cold_locked(psti_pool *pool)
+{
+    pool->cold = COLD_SPELL;
 }
 
 static bool grow_reads(task *t, int count)
@@ -307,7 +334,7 @@ bool read_here(task *t)
         return true;
     }
     pthread_mutex_lock(&pool->lock);
-    pool->cold = COLD_SPELL;
+    pool_reads_cold_locked(pool);
     t->unread = true;
     lane_away_locked(t);
     task_send_locked(t);

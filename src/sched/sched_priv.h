@@ -206,6 +206,14 @@ struct task {
     psti_read *reads;
     int read_cap, read_count;
     int read_field[PSTI_FIELDS_MAX];
+    uint64_t read_room[PSTI_FIELDS_MAX]; /* bytes of the member, of which the read may be a part */
+    /* Parts, see parts.c: inputs of which only the header was read at first, a bit each; those of
+     * which all that is used is there or on its way; what was sent for; bytes read. */
+    uint32_t part_inputs, part_have;
+    psti_span part_span[PSTI_FIELDS_MAX];
+    psti_read *part_reads;
+    int part_cap, part_count;
+    uint64_t part_bytes;
     atomic_int reads_left;
     atomic_int read_status;
     psti_buf bytes;
@@ -331,6 +339,7 @@ struct psti_feed {
     /* Of the two forms that last, the stored bytes are the better use of room. Workers look at it
      * without the lock: a hint, any value will do. */
     atomic_bool keeps_encoded;
+    uint32_t part_inputs;         /* that may be read in parts, a bit each; fixed */
     _Atomic double decoded_bytes; /* of the last one made; written by workers, a hint */
     uint64_t rate_since_ns, rate_since_samples;
     layout layout;
@@ -716,6 +725,21 @@ void feed_wake(psti_feed *feed);
 int64_t damage_get(const damage_map *map, int64_t id, int field);
 void damage_put(damage_map *map, int64_t id, int field, int64_t row);
 void damage_forget(damage_map *map, int64_t id);
+
+/* reading.c */
+void read_send_locked(task *t, psti_read *reads, int count);
+void pool_reads_cold_locked(psti_pool *pool); /* for a while reads are sent ahead */
+
+/* parts.c. open: which inputs of a feed may be; aim: whether this task's are, under the lock; head:
+ * bytes of a member to begin with. */
+void parts_open(psti_feed *feed);
+void parts_aim(task *t);
+uint64_t parts_head(const task *t, int input, uint64_t length);
+/* The bytes that the work in hand, just started, is known to use. 0: they are there; LANE_PARKED:
+ * they were sent for, the work is cleared, and the task is another's; negative: err says why. */
+int parts_bring(worker *w, task *t, pst_error *err);
+/* The same between two stages, for what is known only then; waits. */
+int parts_rest(worker *w, task *t, pst_error *err);
 
 /* findings.c. What get answers is good until the lock is let go. */
 const psti_note *findings_get(const finding_map *map, int64_t id);

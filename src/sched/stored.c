@@ -80,7 +80,8 @@ static void keep(const task *t, int index)
 
 void stored_keep(const task *t)
 {
-    if (!t->feed->encoded || t->made || !psti_cache_owner_wanted(t->feed->encoded))
+    if (!t->feed->encoded || t->made || t->part_inputs ||
+        !psti_cache_owner_wanted(t->feed->encoded))
         return;
     for (int i = 0; i < t->read_count; i++)
         keep(t, i);

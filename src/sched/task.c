@@ -203,6 +203,8 @@ static void aim(task *t, psti_feed *feed, run *r, int64_t share)
     t->unseen = false;
     t->batch = NULL;
     t->slow = t->finished = t->foretold = t->foreseen = false;
+    t->part_inputs = t->part_have = 0;
+    t->part_bytes = 0;
     t->worked_ns = t->late_ns = 0;
 }
 
@@ -396,6 +398,10 @@ static int carry_on(worker *w, task *t, pst_error *err)
     int rc;
     do {
         rc = psti_work_step(w->work, &w->kit, err);
+        if (rc >= 0 && t->part_inputs) {
+            const int read = parts_rest(w, t, err);
+            rc = read < 0 ? read : rc;
+        }
         if (rc >= 0 && psti_work_grew(w->work)) {
             const int counted = count_more(w, &t->extra, err);
             rc = counted < 0 ? counted : rc;
@@ -420,6 +426,8 @@ static int prepare(worker *w, task *t, pst_error *err)
                                          psti_cache_pictures(t->cached, &count), err);
     if (rc == 0)
         rc = task_start_work(w, t, err);
+    if (rc == 0 && t->part_inputs && (rc = parts_bring(w, t, err)) == LANE_PARKED)
+        return rc;
     if (rc == 0 && t->may_cache)
         rc = form_make(w, t, &t->extra, err);
     if (rc == 0)
@@ -456,7 +464,7 @@ void task_count_locked(worker *w, task *t)
     feed->cache_misses += feed->cached && !t->cached;
     for (int i = 0; i < t->read_count; i++)
         feed->bytes_read += t->reads[i].at.length;
-    feed->bytes_read += t->fetch_charged;
+    feed->bytes_read += t->fetch_charged + t->part_bytes;
 }
 
 /* Whether anybody still waits for the sample; what a former run found of its damage. A sample that
@@ -559,7 +567,10 @@ void task_done_locked(task *t)
     psti_feed *feed = t->feed;
     psti_pool *pool = feed->pool;
     lane_end_locked(t);
-    if (t->charged > pool_encoded_max_locked(pool) / (uint64_t)pool->aim_max)
+    /* Fresh pages cost as much as reading into them: large buffers are kept too while there is as
+     * much again for others. */
+    const uint64_t most = pool_encoded_max_locked(pool);
+    if (t->charged > most / (uint64_t)pool->aim_max && pool->encoded > most / 2)
         task_release_bytes_locked(pool, t);
     fetch_drop_locked(t);
     form_drop(t);

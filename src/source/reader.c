@@ -70,26 +70,43 @@ void psti_extent_close(const psti_extent *at, int fd)
 }
 
 /* cached_only: -EAGAIN rather than wait for a disk. */
-static int read_whole(const psti_extent *at, bool cached_only, uint8_t *buf)
+static int read_run(int fd, uint64_t offset, uint64_t length, bool cached_only, uint8_t *buf)
 {
-    int fd;
-    int rc = psti_extent_open(at, cached_only, &fd);
-    if (rc)
-        return rc;
-    for (uint64_t got = 0; got < at->length && !rc;) {
-        const uint64_t left = at->length - got;
+    for (uint64_t got = 0; got < length;) {
+        const uint64_t left = length - got;
         const struct iovec piece = {buf + got, left < PSTI_READ_PIECE ? left : PSTI_READ_PIECE};
         const ssize_t n =
-            preadv2(fd, &piece, 1, (off_t)(at->offset + got), cached_only ? RWF_NOWAIT : 0);
+            preadv2(fd, &piece, 1, (off_t)(offset + got), cached_only ? RWF_NOWAIT : 0);
         if (n > 0)
             got += (uint64_t)n;
         else if (n == 0)
-            rc = PST_ECHANGED; /* it became shorter after the comparison */
+            return PST_ECHANGED; /* it became shorter after the comparison */
         else if (errno != EINTR)
-            rc = cached_only && errno == EOPNOTSUPP ? -EAGAIN : -errno;
+            return cached_only && errno == EOPNOTSUPP ? -EAGAIN : -errno;
+    }
+    return 0;
+}
+
+int psti_read_spans(const psti_extent *at, const psti_span *span, bool try, uint8_t *buf)
+{
+    int fd;
+    int rc = psti_extent_open(at, try, &fd);
+    if (rc)
+        return rc;
+    for (int64_t i = 0; i < span->count && !rc; i++) {
+        const uint64_t first = span->offset + (uint64_t)i * span->step;
+        rc = first > at->length || span->length > at->length - first
+                 ? -ERANGE
+                 : read_run(fd, at->offset + first, span->length, try, buf + first);
     }
     psti_extent_close(at, fd);
     return rc;
+}
+
+static int read_whole(const psti_extent *at, bool cached_only, uint8_t *buf)
+{
+    const psti_span all = {.length = at->length, .count = 1};
+    return psti_read_spans(at, &all, cached_only, buf);
 }
 
 int psti_read_now(const psti_extent *at, uint8_t *buf)

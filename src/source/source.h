@@ -12,6 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "core/field.h"
 #include "core/hash.h"
 #include "penstock.h"
 
@@ -192,6 +193,9 @@ void psti_reader_close(psti_reader *reader);
 int psti_read_now(const psti_extent *at, uint8_t *buf);
 /* The same, but -EAGAIN rather than wait for a disk. */
 int psti_read_try(const psti_extent *at, uint8_t *buf);
+/* Of an extent only these runs, each to its own place in buf, which has room for all of it. try: as
+ * psti_read_try. */
+int psti_read_spans(const psti_extent *at, const psti_span *span, bool try, uint8_t *buf);
 /* Asks the system to let go of what it holds of the extent in memory, so that the next read comes
  * from where the bytes lie. A wish: it may be ignored. */
 int psti_read_forget(const psti_extent *at);
