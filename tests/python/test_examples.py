@@ -81,3 +81,11 @@ def test_a_small_detector_learns():
     assert shown.returncode == 0, shown.stderr
     found = [float(line.split("found ")[1].split("%")[0]) for line in shown.stdout.splitlines() if "found" in line]
     assert len(found) == 6 and max(found) > 50, shown.stdout
+
+
+def test_a_unet_learns_from_raw_scans():
+    pytest.importorskip("torch")
+    shown = run(sys.executable, EXAMPLES / "unet3d.py", "--epochs", 2)
+    assert shown.returncode == 0, shown.stderr
+    losses = [float(line.split("loss ")[1].split(",")[0]) for line in shown.stdout.splitlines() if "loss" in line]
+    assert len(losses) == 2 and losses[1] < losses[0] and "dice of whole scans" in shown.stdout
