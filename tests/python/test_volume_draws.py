@@ -192,3 +192,21 @@ def test_what_cannot_be_searched_is_refused(tmp_path):
         1, 1, 8, 8, 8)  # fmt: skip
     with pytest.raises(penstock.Error, match="put pad_min before"):
         list(penstock.Loader(root, "decode | balanced_crop(31)", 1))
+
+
+def test_what_evaluation_has_kept_is_searched_when_training_asks(tmp_path):
+    for i in range(4):
+        numpy.save(tmp_path / f"{i}_x.npy", places()[None] + i)
+        numpy.save(tmp_path / f"{i}_y.npy", two_classes()[None])
+    prepare, crop = "decode | clip(5, 20000)", f" | balanced_crop({PATCH}, foreground=1)"
+    with penstock.Loader(tmp_path, prepare + crop, 2, seed=3, cache=0) as alone:
+        wanted = [[x.copy() for x in batch] for _ in range(3) for batch in alone]
+    engine = penstock.Engine(workers=1, memory=256 << 20, cache=64 << 20)
+    whole = penstock.Loader(tmp_path, prepare, 1, train=False, engine=engine, fields={"image": "padded", "mask": "padded"})
+    assert sum(1 for _ in whole) == 4
+    train = penstock.Loader(tmp_path, prepare + crop, 2, seed=3, engine=engine)
+    got = [[x.copy() for x in batch] for _ in range(3) for batch in train]
+    assert all(numpy.array_equal(a, b) for m, w in zip(got, wanted) for a, b in zip(m, w))
+    stats = train.stats()
+    runs = {name: count for name, count, _ in stats["stages"]}
+    assert runs["foreground"] == 4 and runs["decode"] == 0, stats["stages"]
