@@ -89,3 +89,14 @@ def test_a_unet_learns_from_raw_scans():
     assert shown.returncode == 0, shown.stderr
     losses = [float(line.split("loss ")[1].split(",")[0]) for line in shown.stdout.splitlines() if "loss" in line]
     assert len(losses) == 2 and losses[1] < losses[0] and "dice of whole scans" in shown.stdout
+
+
+def test_speech_is_learned():
+    pytest.importorskip("torch")
+    build = os.environ.get("PENSTOCK_BUILD_DIR", "")
+    if not shutil.which("penstock") and not os.access(os.path.join(build, "penstock"), os.X_OK):
+        pytest.skip("needs the command line")
+    shown = run(sys.executable, EXAMPLES / "speech.py", "--epochs", 3, "--device", "cpu")
+    assert shown.returncode == 0, shown.stderr
+    losses = [float(line.split("loss ")[1].split(",")[0]) for line in shown.stdout.splitlines() if "loss" in line]
+    assert len(losses) == 3 and losses[2] < 0.8 * losses[0] and "letters wrong" in shown.stdout, shown.stdout
