@@ -21,6 +21,7 @@ EMBEDDED = ("--engine", "embedded")
     (("--ends", "drop", "--rank", "0/2"), CROP), (("--sampler", "subset:1,2,3,5,8,13,21"), CROP),
     (("--sampler", "sequential"), CROP), (("--fields", "image=padded"), "decode | hflip"), ((), "decode"),
     ((), CROP + " | normalize(imagenet) || mixup(0.4)"),
+    (("--fields", "image=padded", "--buckets", "bytes:5"), "decode | hflip"),
 ])
 def test_strict_is_the_same(serve, client, args, pipeline):
     daemon = serve()
@@ -29,7 +30,8 @@ def test_strict_is_the_same(serve, client, args, pipeline):
     assert rows(here.ledger) == rows(there.ledger) and rows(here.ledger)
 
 
-@pytest.mark.parametrize("args", [("--epochs", 3), ("--rank", "1/3", "--epochs", 2), ("--reorder-window", 32)])
+@pytest.mark.parametrize("args", [("--epochs", 3), ("--rank", "1/3", "--epochs", 2), ("--reorder-window", 32),
+                                  ("--fields", "image=padded", "--buckets", "bytes:5", "--epochs", 2)])
 def test_ready_gives_the_same_samples(serve, client, args):
     daemon = serve()
     here, there = client(*EMBEDDED, *args, "--order", "ready"), client("--engine", daemon.address, *args, "--order", "ready")
