@@ -214,7 +214,8 @@ int psti_work_step(psti_work *work, psti_kit *kit, pst_error *err)
                     (stage->type.role == PSTI_ROLE_SURVEY && work->decided < plan->stage_count)))
         rc = psti_work_decide_late(work, err);
     const bool more = rc == 0 && ++work->part < parts_of(work);
-    kit->stage_ns[work->cursor] += psti_now_ns() - start;
+    kit->stepped_ns = psti_now_ns();
+    kit->stage_ns[work->cursor] += kit->stepped_ns - start;
     const bool idle = stage->type.role == PSTI_ROLE_SURVEY && !work->note_found;
     kit->stage_runs[work->cursor] += !more && !idle;
     if (rc < 0 || more)

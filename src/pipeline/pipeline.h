@@ -159,6 +159,7 @@ typedef struct psti_kit {
     psti_op_ctx ops;
     /* Counted per stage of the plan at hand; the owner collects. */
     uint64_t stage_ns[PST_STAGES_MAX], stage_runs[PST_STAGES_MAX];
+    uint64_t stepped_ns; /* when the last step ended */
     uint64_t warnings;
     /* Whose header the decoder has read: a number of this kit and one of the reading; a work that
      * remembers both may go on. */

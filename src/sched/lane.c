@@ -24,6 +24,7 @@ static const double SMALL_MASS = 0.4;   /* work above P75, below which P90 is ta
 static const double LITTLE_LEFT = 0.25; /* of the cut-off: not worth being put aside for */
 static const uint64_t UNEVEN_TIMES = 4; /* the median */
 static const double UNEVEN_MASS = 0.1;
+static const uint64_t LOOK_NS = 10000000; /* of work, too: a look takes microseconds */
 static const uint64_t SLACK_NS = 2000000000;
 static const uint64_t PACE_NS = 100000000;
 
@@ -73,9 +74,12 @@ static void learn_cost_locked(lanes *l, uint64_t took_ns)
     psti_hist_add(&l->costs, took_ns);
     if (l->costs.count == WARY_AFTER)
         atomic_store_explicit(&l->cutoff_ns, surprising(&l->costs), memory_order_relaxed);
-    if (l->costs.count < LIVE_AFTER || ++l->learned < LOOK_EVERY)
+    l->learned++;
+    l->learned_ns += took_ns;
+    if (l->costs.count < LIVE_AFTER || l->learned < LOOK_EVERY || l->learned_ns < LOOK_NS)
         return;
     l->learned = 0;
+    l->learned_ns = 0;
     const uint64_t cut = lane_cut_off(&l->costs);
     atomic_store_explicit(&l->cutoff_ns, cut < UINT64_MAX ? cut : surprising(&l->costs),
                           memory_order_relaxed);
@@ -316,7 +320,8 @@ bool lane_leaves(worker *w, task *t)
     const uint64_t cutoff = atomic_load_explicit(&l->cutoff_ns, memory_order_relaxed);
     if (!l->on || (!t->slow && (cutoff == UINT64_MAX || t->late_ns)))
         return false;
-    const uint64_t worked = t->worked_ns + psti_now_ns() - t->slice_ns;
+    const uint64_t now = t->part_inputs ? psti_now_ns() : w->kit.stepped_ns;
+    const uint64_t worked = t->worked_ns + now - t->slice_ns;
     if (!t->slow && worked <= cutoff)
         return false;
     pthread_mutex_lock(&w->pool->lock);
@@ -325,9 +330,9 @@ bool lane_leaves(worker *w, task *t)
         end_slice_locked(t);
         left = park_locked(w, t);
         if (!left) {
-            const uint64_t now = psti_now_ns();
-            t->worked_ns += now - t->slice_ns;
-            t->slice_ns = now;
+            const uint64_t stays = psti_now_ns();
+            t->worked_ns += stays - t->slice_ns;
+            t->slice_ns = stays;
             pool_signal_locked(w->pool); /* it no longer counts as what may be ready */
         }
     }

@@ -261,8 +261,9 @@ static void *work_loop(void *arg)
             pool_signal_locked(pool);
         pthread_mutex_unlock(&pool->lock);
         const bool ended = task_run(w, t);
+        const uint64_t now = psti_now_ns();
         pthread_mutex_lock(&pool->lock);
-        tuner_ends_locked(pool, psti_now_ns());
+        tuner_ends_locked(pool, now);
         if (ended)
             task_done_locked(t);
     }

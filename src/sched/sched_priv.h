@@ -285,7 +285,8 @@ typedef struct lanes {
      * lock; workers look at it without, any value will do. */
     atomic_uint_fast64_t cutoff_ns;
     psti_hist costs; /* of recent samples */
-    int learned;     /* samples since the cut-off was looked at */
+    int learned;     /* samples since the cut-off was looked at, and what they took */
+    uint64_t learned_ns;
     task *parked;    /* slow ones that nobody works on, in order of their start */
     task *held;      /* finished ones for which there is no room yet */
     int parked_count, held_count;

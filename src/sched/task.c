@@ -438,6 +438,8 @@ static int prepare(worker *w, task *t, pst_error *err)
 void task_count_stages_locked(worker *w, psti_feed *feed)
 {
     for (int i = 0; i < PST_STAGES_MAX; i++) {
+        if (!w->kit.stage_ns[i])
+            continue;
         feed->stage_ns[i] += w->kit.stage_ns[i];
         feed->stage_runs[i] += w->kit.stage_runs[i];
         w->kit.stage_ns[i] = w->kit.stage_runs[i] = 0;

@@ -42,6 +42,8 @@ bool tuner_lets_work_locked(const psti_pool *pool)
 /* Workers' time up to now, that of samples under way included: they may take long. */
 static void count_busy_locked(tuner *t, uint64_t now)
 {
+    if (now <= t->busy_since_ns) /* read by another before the lock was had */
+        return;
     t->busy_ns += (uint64_t)t->busy * (now - t->busy_since_ns);
     t->busy_since_ns = now;
 }
