@@ -340,6 +340,17 @@ def test_targets_are_views_of_the_batch(data):
         batch.targets()
 
 
+def test_batches_of_one_shape_are_padded_to_32(tmp_path):
+    sizes = {number: (40, 60) if number % 3 else (60, 40) for number in range(30)}
+    root = write(tmp_path / "set", sizes, [{"image_id": n, "category_id": 1, "bbox": [1, 1, 9, 9]} for n in range(30)])
+    fields = {"image": "padded(32)", "boxes": ""}
+    loader = penstock.Loader(root, "decode | hflip | normalize(imagenet)", 5, fields=fields, buckets="aspect", epochs=1)
+    shapes = [batch["image"].shape for batch in loader]
+    assert sorted(shapes) == [(5, 3, 64, 64)] * 6
+    with penstock.Loader(root, "decode", 5, fields=fields, buckets="aspect", epochs=1) as loader:
+        assert all(len(numpy.unique(batch.lengths("image"), axis=0)) == 1 for batch in loader)
+
+
 def test_collate_gives_what_torchvision_models_take(data):
     torch = pytest.importorskip("torch")
     from penstock.torch import detection_collate
