@@ -373,15 +373,25 @@ static void clear_outside(const masks *m, const easel *e, uint8_t *mask)
     }
 }
 
-/* Draws one, over zeros. A shape that was thrown beyond all bounds covers nothing. */
+/* The mask's own part of where it is drawn, which may hold anything. */
+static void clear_mask(const masks *m, const easel *e, uint8_t *mask)
+{
+    const size_t rows = (size_t)m->rows, cols = (size_t)m->cols;
+    if (e->stride == cols)
+        memset(mask, 0, rows * cols);
+    for (size_t y = 0; e->stride != cols && y < rows; y++)
+        memset(mask + y * e->stride, 0, cols);
+}
+
+/* Draws one. A shape that was thrown beyond all bounds covers nothing. */
 static void draw_mask(const masks *m, const easel *e, psti_outline shape, int i)
 {
     uint8_t *mask = e->dst + (size_t)i * e->plane;
     const psti_raster to = {
         .mask = mask, .rows = m->rows, .cols = m->cols, .stride = e->stride, .scratch = e->scratch};
+    clear_mask(m, e, mask);
     if (psti_shape_raster(&shape, m->map, &to, NULL) < 0)
-        for (int64_t y = 0; y < m->rows; y++)
-            memset(mask + (size_t)y * e->stride, 0, (size_t)m->cols);
+        clear_mask(m, e, mask);
     clear_outside(m, e, mask);
 }
 
@@ -395,8 +405,6 @@ static void write_masks(const psti_work *work, const int64_t *box, uint8_t *dst)
     psti_cast *cast = work->cast;
     const masks m = masks_of(cast);
     const easel e = easel_in(&m, box, dst, &cast->scratch);
-    if (!box)
-        memset(dst, 0, (size_t)m.count * e.plane);
     for (int i = 0; i < m.count; i++)
         draw_mask(&m, &e, *shape_of(cast, i), i);
 }

@@ -457,7 +457,7 @@ bool psti_output_is_masks(const psti_plan *plan, const psti_plan_output *out);
 /* Masks as they wait for their batch: what they are drawn from. Returns how many bytes; writes them
  * unless dst is NULL. */
 size_t psti_work_pack_masks(const psti_work *work, uint8_t *dst);
-/* Draws them, over zeros; box: as in psti_work_finish_in. */
+/* Draws them; box: as in psti_work_finish_in. */
 void psti_unpack_masks(const uint8_t *src, size_t bytes, psti_kit *kit, const int64_t *box,
                        uint8_t *dst);
 size_t psti_cast_bytes(const psti_cast *cast); /* NULL is fine */
