@@ -1,14 +1,14 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""Features of speech beside torch and torchaudio in PyTorch's DataLoader (bench/speech_torch.py), on recordings of LibriSpeech's lengths made
-by `penstock synth speech`, files in the page cache.
+"""Features of speech beside torch and torchaudio in PyTorch's DataLoader (bench/speech_torch.py), on recordings of
+LibriSpeech's lengths made by `penstock synth speech`, files in the page cache.
 
     bench/speech.py --build build [--count 300] [--pairs 5] [--seconds 15] [--only features,rnnt] [--out FILE]
 
-features: FLAC, dither, pre-emphasis, log-mel, normalise, SpecAugment, stacking by three, batches of 16 padded, with transcripts; rnnt: the same after
-trimming and a random speed. Both give torch tensors on the CPU, with two workers; torch reads with soundfile or with
-torchaudio, whichever was faster in a first run. They take turns; a ratio is taken within a pair of runs, and the median
-of the pairs counts.
+features: FLAC, dither, pre-emphasis, log-mel, normalise, SpecAugment, stacking by three, batches of 16 padded, with
+transcripts; rnnt: the same after trimming and a random speed. Both give torch tensors on the CPU, with two workers; torch
+reads with soundfile or with torchaudio, whichever was faster in a first run. They take turns; a ratio is taken within a
+pair of runs, and the median of the pairs counts.
 """
 import argparse
 import json
@@ -68,14 +68,16 @@ def row(name, data, args):
     for turn in range(args.pairs):
         both = {}
         for which in ("torch", "penstock") if turn % 2 else ("penstock", "torch"):
-            both[which] = measure([*theirs, *more, "--decode", best] if which == "torch" else [*mine, *more], args.build)
+            command = [*theirs, "--decode", best] if which == "torch" else mine
+            both[which] = measure([*command, *more], args.build)
         pairs.append(both)
         print("%-9s torch (%s) %6.1f/s, penstock %6.1f/s: %.2f times" % (
             name, best, both["torch"]["samples_per_s"], both["penstock"]["samples_per_s"],
             both["penstock"]["samples_per_s"] / both["torch"]["samples_per_s"]), flush=True)
-    return {"decode": best, "decode_rates": first, "pairs": pairs,
-            "ratio": common.spread([p["penstock"]["samples_per_s"] / p["torch"]["samples_per_s"] for p in pairs]),
-            "cpu_ratio": common.spread([p["torch"]["cpu_ms_a_sample"] / p["penstock"]["cpu_ms_a_sample"] for p in pairs])}
+    rates = [p["penstock"]["samples_per_s"] / p["torch"]["samples_per_s"] for p in pairs]
+    costs = [p["torch"]["cpu_ms_a_sample"] / p["penstock"]["cpu_ms_a_sample"] for p in pairs]
+    return {"decode": best, "decode_rates": first, "pairs": pairs, "ratio": common.spread(rates),
+            "cpu_ratio": common.spread(costs)}
 
 
 def main():

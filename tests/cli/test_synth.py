@@ -211,8 +211,9 @@ def test_speech_is_silent_at_its_ends_and_the_text_says_how_much_there_is(pensto
 
 
 def test_forms_and_scales_that_a_kind_does_not_have_are_refused(penstock, tmp_path):
-    for words, message in ((("images", "--scale", 2), "--scale is not for images"), (("images", "--form", "wav"), "--form is not"),
-                           (("speech", "--form", "mp3"), "'mp3' is unknown for speech; there are: ")):
+    cases = {("images", "--scale", 2): "--scale is not for images", ("images", "--form", "wav"): "--form is not",
+             ("speech", "--form", "mp3"): "'mp3' is unknown for speech; there are: "}
+    for words, message in cases.items():
         done = penstock("synth", words[0], tmp_path / "x", "--count", 1, *words[1:], check=False)
         assert done.code == 2 and message in done.err
     assert not (tmp_path / "x").exists()

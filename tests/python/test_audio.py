@@ -126,13 +126,15 @@ def test_buckets_leave_less_padding(sounds, order):
         return penstock.Loader(sounds, "decode", 3, fields={"audio": "padded"}, order=order, **how)
 
     plain, ids = padding(loader())
-    sizes = [len(samples_of(number_of(key))) for key in sorted(p.relative_to(sounds).as_posix() for p in sounds.rglob("*.wav"))]
+    keys = sorted(path.relative_to(sounds).as_posix() for path in sounds.rglob("*.wav"))
+    sizes = [len(samples_of(number_of(key))) for key in keys]
     for buckets in ("bytes:4", [(n - 3200) * 4 // (24 * 331) for n in sizes]):
         less, again = padding(loader(buckets=buckets))
         assert less < 0.6 * plain and ids == again == list(range(COUNT))
 
 
 def test_buckets_that_do_not_fit_are_refused(sounds):
-    for buckets, words in (("bytes", "how many"), ("length:3", "no such field"), ([0] * 5, "5 buckets for 24"), ([99] * COUNT, "bucket 99")):
+    cases = ("bytes", "how many"), ("length:3", "no such field"), ([0] * 5, "5 buckets for"), ([99] * COUNT, "bucket 99")
+    for buckets, words in cases:
         with pytest.raises((penstock.Error, ValueError), match=words):
             penstock.Loader(sounds, "decode", 3, buckets=buckets)
