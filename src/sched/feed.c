@@ -339,6 +339,7 @@ static int take_locked(psti_feed *feed, pst_batch **out)
     const int64_t complete = r->opened - (r->open != NULL);
     if (r->error.code && (feed->way == FIXED || r->published >= complete))
         return fail_locked(feed, &r->error);
+    shelf_ask_locked(feed);
     return WAIT;
 }
 
@@ -384,10 +385,8 @@ int psti_feed_next(psti_feed *feed, int64_t timeout_ns, pst_batch **out)
         pthread_mutex_lock(&pool->lock);
         const int rc = take_locked(feed, out);
         feed->wanted = rc == WAIT;
-        if (rc == WAIT) {
+        if (rc == WAIT)
             tuner_waits_locked(feed);
-            shelf_ask_locked(feed);
-        }
         if (rc == 1)
             note_wait_locked(feed, feed->wait_since ? feed->wait_since : called);
         const bool first = rc == 1 && feed->batches == 1;
