@@ -141,6 +141,9 @@ def check_log_mel(ops, rng):
         ("Hamming, not centred", dict(RNNT, center=0, hamming=1, periodic=1, size=400, window=400, floor=1e-6),
          {"center": "false", "window": "hamming", "periodic": "true", "n_fft": 400, "win": 400, "eps": 1e-6}),
     ):
+        if ops("log_mel", np.zeros(4000, np.float32), given=given) is None:
+            print(f"built without kissfft: log_mel, {name}, is not checked")
+            continue
         for n in (16000, 12345):
             whole, floats = both(rng, n)
             want = log_mel(floats, how, torch.from_numpy(filters(how)))
@@ -152,7 +155,7 @@ def check_log_mel(ops, rng):
     ops.refuses("needs 257", "log_mel", short)
     ops.refuses("rate is not known", "log_mel", short, rate=0)
     ops.refuses("put resample before", "log_mel", np.zeros(4000, np.float32), rate=8000, given={"fmax": 8000})
-    ops.refuses("even numbers", "log_mel", short, given={"n_fft": 514})
+    ops.refuses("powers of two", "log_mel", short, given={"n_fft": 514})
     ops.refuses("more than the 512", "log_mel", short, given={"win": 600})
 
 
@@ -199,10 +202,7 @@ def check_spec_augment(ops, rng):
 
 def main():
     ops, rng = Ops(sys.argv[1], sys.argv[2:] or ["c"]), np.random.default_rng(12)
-    if ops.tools[0].field("log_mel", np.zeros(4000, np.float32), "wave", "audio", (16000, 0, 0))[0] is None:
-        print("built without kissfft: log_mel is not checked")
-    else:
-        check_log_mel(ops, rng)
+    check_log_mel(ops, rng)
     check_resample(ops, rng)
     check_speed(ops, rng)
     check_trim(ops, rng)
