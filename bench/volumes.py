@@ -108,7 +108,7 @@ class Bench:
         to = os.path.join(self.args.work, "prepared")
         result = {}
         for jobs in (1, 2):
-            ratios, mine, scripts, firsts = [], [], [], []
+            ratios, mine, scripts, firsts, cpus = [], [], [], [], []
             for pair in range(self.args.nifti_pairs):
                 shutil.rmtree(to, ignore_errors=True)
                 warm(self.data["nifti"])
@@ -119,9 +119,10 @@ class Bench:
                 firsts.append(first["seconds"])
                 mine.append(ours["seconds"])
                 ratios.append((script["seconds"] + first["seconds"]) / ours["seconds"])
+                cpus.append((script["cpu"] + first["cpu"]) / ours["cpu"])
             result["%d process%s" % (jobs, "es" * (jobs > 1))] = {
-                "ratio": common.spread(ratios), "penstock, s": common.spread(mine), "script, s": common.spread(scripts),
-                "torch first epoch, s": common.spread(firsts), "stages, s": ours["stages"]}
+                "ratio": common.spread(ratios), "ratio of CPU seconds": common.spread(cpus),
+                "penstock, s": common.spread(mine), "script, s": common.spread(scripts), "torch first epoch, s": common.spread(firsts), "stages, s": ours["stages"]}
         shutil.rmtree(to, ignore_errors=True)
         return result
 

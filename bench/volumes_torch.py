@@ -15,6 +15,7 @@ import json
 import multiprocessing
 import os
 import random
+import resource
 import sys
 import time
 
@@ -68,11 +69,17 @@ def prepare_case(job):
     np.save(name + "_y.npy", label.astype(np.uint8), allow_pickle=False)
 
 
+def spent():
+    """CPU seconds of this process and of children that have ended."""
+    both = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(usage.ru_utime + usage.ru_stime for usage in both)
+
+
 def prepare(args):
     cases = sorted(glob.glob(os.path.join(args.data, "case_*")))
     os.makedirs(args.to, exist_ok=True)
     torch.set_num_threads(1)
-    begin = time.perf_counter()
+    begin, cpu = time.perf_counter(), spent()
     jobs = [(case, args.to) for case in cases]
     if args.jobs == 1:
         for job in jobs:
@@ -80,7 +87,7 @@ def prepare(args):
     else:
         with multiprocessing.Pool(args.jobs) as pool:
             pool.map(prepare_case, jobs, 1)
-    return {"seconds": time.perf_counter() - begin, "samples": len(cases)}
+    return {"seconds": time.perf_counter() - begin, "samples": len(cases), "cpu": spent() - cpu}
 
 
 # ---- the loader -------------------------------------------------------------------------------------------------------------
