@@ -72,6 +72,38 @@ static void make_sounds(const char *folder, int count)
     }
 }
 
+/* A volume and its mask as arrays, of sizes that differ: 18 to 24 voxels a side, a box of each
+ * class in it, the last one without any. */
+static void make_volumes(const char *folder, int count)
+{
+    static const char *const types[] = {"<f4", "|u1"};
+    uint8_t *file = malloc(128 + 24 * 24 * 24 * sizeof(float));
+    for (int i = 0; i < 2 * count; i++) {
+        const int side[3] = {18 + i / 2 % 7, 18 + i / 2 % 5, 18 + i / 2 % 3}, mask = i & 1;
+        const int voxels = side[0] * side[1] * side[2];
+        char name[64], *head = (char *)file;
+        memset(head, ' ', 128);
+        memcpy(head, "\x93NUMPY\x01\x00\x76\x00", 10);
+        const int n = snprintf(
+            head + 10, 117, "{'descr': '%s', 'fortran_order': False, 'shape': (1, %d, %d, %d), }",
+            types[mask], side[0], side[1], side[2]);
+        head[10 + n] = ' ';
+        head[127] = '\n';
+        for (int v = 0; v < voxels; v++) {
+            const int x = v % side[2], y = v / side[2] % side[1], z = v / side[2] / side[1];
+            const bool one = x > 12 && y > 13 && z > 11, two = x < 3 && y < 4 && z < 5;
+            const float value = (float)(v * 7 % 1013 + i);
+            if (mask)
+                file[128 + v] = i / 2 + 1 < count ? (uint8_t)(one ? 1 : two ? 2 : 0) : 0;
+            else
+                memcpy(file + 128 + 4 * v, &value, sizeof value);
+        }
+        snprintf(name, sizeof name, "case_%03d_%c.npy", i / 2, mask ? 'y' : 'x');
+        kit_write(folder, name, file, 128 + (size_t)voxels * (mask ? 1 : sizeof(float)));
+    }
+    free(file);
+}
+
 const workload workloads[] = {
     {.name = "images",
      .make = make_images,
@@ -102,6 +134,25 @@ const workload workloads[] = {
                  "log_mel(16, n_fft=128, win=100, hop=50) | feature_norm | spec_augment @ | stack",
      .fields = "audio=padded,label",
      .batch = 4,
+     .decoded = true},
+    {.name = "crops of volumes",
+     .make = make_volumes,
+     .pipeline = "decode | balanced_crop(8) | random_flip @ | random_brightness((1.7, 2.3), p=0.5) "
+                 "| gaussian_noise(0.1, p=0.5)",
+     .batch = 3,
+     .decoded = true},
+    {.name = "prepared volumes",
+     .make = make_volumes,
+     .pipeline =
+         "decode | clip(0, 900) | intensity(300, 50) | pad_min(20) | balanced_crop((12, 10, 14)) | "
+         "random_flip @ | cast(f32)",
+     .batch = 2,
+     .decoded = true},
+    {.name = "whole volumes",
+     .make = make_volumes,
+     .pipeline = "decode | intensity(300, 50) | random_flip @",
+     .fields = "image=padded,mask=padded",
+     .batch = 1,
      .decoded = true},
 };
 const int workload_count = sizeof workloads / sizeof *workloads;
