@@ -23,7 +23,9 @@ def _slot(batch: Batch, name: str, slot: int) -> Any:
     value = batch[name]
     if name == "image_id":
         return value[slot : slot + 1]
-    return value[slot] if isinstance(value, list) else _cut(value[slot], batch.lengths(name)[slot])
+    if isinstance(value, list) or batch._know().sizes(name) is None:
+        return value[slot]
+    return _cut(value[slot], batch.lengths(name)[slot])
 
 
 def _cut(value: Any, lengths: Any) -> Any:

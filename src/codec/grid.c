@@ -15,7 +15,7 @@
 
 #include "codec/codec_priv.h"
 
-enum { TILE = 32, CHUNK = 256 };
+enum { TILE = 32, CHUNK = 256, CHANNELS_MOST = 65536 };
 
 static const struct {
     const char *name;
@@ -73,6 +73,10 @@ int psti_grid_begin(psti_decoder *dec, const psti_grid *grid, pst_error *err)
                             .depth = grid->shape[1],
                             .dtype = made_type(dec, grid),
                             .axes = PSTI_AXES_VOLUME};
+    if (size.channels > CHANNELS_MOST)
+        return psti_fail(err, PST_ELIMIT, "decode", NULL,
+                         "the volume has %lld channels, the limit is %d", (long long)size.channels,
+                         CHANNELS_MOST);
     const int rc = psti_decoder_check_size(dec, &size, err);
     if (rc < 0)
         return rc;

@@ -119,6 +119,13 @@ static int follow_leader(psti_work *work, int s, int picture, pst_error *err)
     step->out = leader->out;
     step->out.channels = mine.channels;
     step->out.dtype = mine.dtype;
+    const psti_stage *stage = &work->plan->stages[s];
+    if (step->draw.act && stage->type.op->flags & PSTI_OP_RETYPES &&
+        work->plan->inputs[work->plan->pictures[picture].input].kind != PST_MASK) {
+        psti_geom made; /* its own type, which need not be the leader's */
+        stage->type.op->infer(stage->params, &mine, &made);
+        step->out.dtype = made.dtype;
+    }
     return check_size(work, s, picture, err);
 }
 

@@ -83,7 +83,7 @@ void pages_keep_locked(psti_feed *feed, pages *p)
 
 void pages_free_all_locked(psti_feed *feed)
 {
-    for (int i = 0; i < PAGES_KEPT; i++) {
+    for (int i = 0; feed->ring && i < PAGES_KEPT; i++) {
         feed->pool->staged -= feed->pages[i].cap;
         pages_give(&feed->ring->hooks, &feed->pages[i]);
     }

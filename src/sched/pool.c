@@ -245,7 +245,7 @@ static void *work_loop(void *arg)
         task *t = tuner_lets_work_locked(pool) ? turn_take_locked(pool, w) : NULL;
         if (!t && task_make_epoch_locked(pool)) /* this very look may have asked for one */
             continue;
-        if (!t && held_drop_unwelcome_locked(w))
+        if (!t && (held_drop_unwelcome_locked(w) || shelf_look_locked(pool)))
             continue;
         if (!t) {
             const uint64_t since = pool->reading ? psti_now_ns() : 0;

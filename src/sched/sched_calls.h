@@ -93,6 +93,9 @@ record *shelf_take_locked(run *r);
 void shelf_clear_locked(run *r);
 /* The consumer waits: has a worker look, if that could help. */
 void shelf_ask_locked(psti_feed *feed);
+/* For a worker without work: what other feeds staged may have left a shelf stuck whose consumer
+ * waits already; true when one is. */
+bool shelf_look_locked(psti_pool *pool);
 
 /* task.c */
 /* For a worker, or ahead of any: NULL. */

@@ -287,8 +287,8 @@ typedef struct lanes {
     psti_hist costs; /* of recent samples */
     int learned;     /* samples since the cut-off was looked at, and what they took */
     uint64_t learned_ns;
-    task *parked;    /* slow ones that nobody works on, in order of their start */
-    task *held;      /* finished ones for which there is no room yet */
+    task *parked; /* slow ones that nobody works on, in order of their start */
+    task *held;   /* finished ones for which there is no room yet */
     int parked_count, held_count;
     int running; /* slow ones that are worked on */
     int aside;   /* slow ones that are not placed: they take no part of what may be ready */

@@ -97,6 +97,19 @@ void shelf_ask_locked(psti_feed *feed)
     pool_signal_locked(feed->pool);
 }
 
+bool shelf_look_locked(psti_pool *pool)
+{
+    bool any = false;
+    for (psti_feed *feed = pool->feeds; feed; feed = feed->next) {
+        run *r = feed->runs;
+        if (!feed->wanted || feed->closing || !r || !r->shelf || r->cancelled || r->error.code ||
+            !is_stuck_locked(r))
+            continue;
+        feed->shelf_wanted = any = true;
+    }
+    return any;
+}
+
 record *shelf_take_locked(run *r)
 {
     shelf *s = r->shelf;

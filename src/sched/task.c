@@ -430,8 +430,10 @@ static int prepare(worker *w, task *t, pst_error *err)
         return rc;
     if (rc == 0 && t->may_cache)
         rc = form_make(w, t, &t->extra, err);
+    /* Where its form was made, stages have run: what they made must not be dropped for bytes. */
+    const bool ran = t->may_cache && psti_work_cursor(w->work) > 0;
     if (rc == 0)
-        rc = task_take_extra(w, &t->extra, err);
+        rc = ran ? count_more(w, &t->extra, err) : task_take_extra(w, &t->extra, err);
     return rc < 0 ? rc : carry_on(w, t, err);
 }
 

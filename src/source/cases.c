@@ -187,7 +187,8 @@ static int gather_beside(cases *c, const psti_dir *top, size_t *alone, one_case 
     size_t kept = 0;
     for (size_t i = 0; i < c->count; i++) {
         const one_case *mine = &c->all[i], *next = mine + 1;
-        if (i + 1 == c->count || by_key(mine, next) != 0) {
+        if (i + 1 == c->count || by_key(mine, next) != 0 ||
+            !mine->image.entry == !next->image.entry) { /* a_y.npy and a_y.NPY */
             if ((*alone)++ == 0)
                 *first = *mine;
             continue;

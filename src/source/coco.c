@@ -87,16 +87,22 @@ static int find_notes(int root, notes files[FILES_MAX])
     }
     const bool shared = has_folder(root, "images");
     int count = 0;
-    for (const struct dirent *d; (d = readdir(dir)) && count < FILES_MAX;) {
+    for (const struct dirent *d; (d = readdir(dir)) && count <= FILES_MAX;) {
         char path[NAME_MAX_BYTES + sizeof FOLDER];
         if (strncmp(d->d_name, PREFIX, strlen(PREFIX)) != 0 ||
             !psti_has_ext(d->d_name, strlen(d->d_name), "json"))
             continue;
         snprintf(path, sizeof path, FOLDER "%s", d->d_name);
-        if (set_notes(&files[count], path) && (shared || has_folder(root, files[count].name)))
-            count++;
+        notes file;
+        if (!set_notes(&file, path) || !(shared || has_folder(root, file.name)))
+            continue;
+        if (count < FILES_MAX)
+            files[count] = file;
+        count++;
     }
     closedir(dir);
+    if (count > FILES_MAX)
+        return -E2BIG;
     qsort(files, (size_t)count, sizeof *files, by_path);
     return count;
 }
@@ -108,7 +114,7 @@ int psti_coco_is_root(int root)
         return -ENOMEM;
     const int count = find_notes(root, files);
     psti_free(files);
-    return count > 0;
+    return count > 0 || count == -E2BIG;
 }
 
 static int take_files(making *m, const char *name, pst_error *err)
@@ -120,6 +126,10 @@ static int take_files(making *m, const char *name, pst_error *err)
         return psti_fail(err, PST_EDATASET, "list", m->o->path,
                          "the name of the file is too long or too short; rename it");
     const int count = name ? 1 : find_notes(m->o->root, m->files);
+    if (count == -E2BIG)
+        return psti_fail(err, PST_EDATASET, "list", m->o->path,
+                         "'annotations' holds more than %d files of objects; open one of them",
+                         FILES_MAX);
     if (count <= 0)
         return psti_fail(err, count < 0 ? count : PST_EDATASET, "list", m->o->path,
                          "the folder 'annotations' cannot be read: %s",
@@ -135,7 +145,7 @@ int psti_coco_stamp(int root, const char *name, psti_stamp *out)
         return psti_stamp_beneath(root, name, out);
     notes *files = psti_calloc(PSTI_MEM_SOURCE, FILES_MAX, sizeof *files);
     const int count = files ? find_notes(root, files) : -ENOMEM;
-    int rc = count < 0 ? count : 0;
+    int rc = count < 0 && count != -E2BIG ? count : 0; /* too many: building says so */
     psti_hash h;
     psti_hash_init(&h);
     *out = (psti_stamp){.mode = S_IFREG};

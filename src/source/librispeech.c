@@ -251,9 +251,14 @@ static void gather_splits(psti_building *b, const psti_dir *top)
         if (top->entries[i].type != PSTI_ENTRY_DIR || is_number(name, strlen(name)))
             continue;
         const size_t len = strlen(name);
-        while (at < b->count && strncmp(b->files[at].dir->path, name, len) != 0)
-            at++;
-        const size_t begin = at;
+        size_t begin = at; /* a folder without recordings must not use up the others' */
+        while (begin < b->count &&
+               (strncmp(b->files[begin].dir->path, name, len) != 0 ||
+                (b->files[begin].dir->path[len] != '/' && b->files[begin].dir->path[len])))
+            begin++;
+        if (begin == b->count)
+            continue;
+        at = begin;
         while (at < b->count && strncmp(b->files[at].dir->path, name, len) == 0 &&
                (b->files[at].dir->path[len] == '/' || !b->files[at].dir->path[len]))
             at++;

@@ -50,7 +50,7 @@ WRONG = [
     (["feed", "x", "--pipeline", "decode", "--json=yes"], "takes no value"),
     (["feed", "x", "y", "--pipeline", "decode"], "unexpected argument 'y'"),
     (["feed", "x", "-b", "3", "--pipeline", "decode"], "options are written --name value"),
-    (["synth", "pictures", "x", "--count", "3"], "it makes: images, detection"),
+    (["synth", "pictures", "x", "--count", "3"], "it makes: images, volumes, detection, speech"),
     (["synth", "images", "x"], "--count N is missing"),
     (["run", "x", "--pipeline", "decode"], "--npy OUT is missing"),
     (["help", "fed"], "did you mean feed?"),

@@ -210,7 +210,7 @@ static void bad_arrays_are_refused_from_their_header(void)
          PST_EFIELD, "empty"},
         {"{'descr': '<f4', 'fortran_order': False, 'shape': (100000, 100000, 100000), }",
          PST_ELIMIT, "100000 x 100000 x 100000 voxels, the limit is 2147483648"},
-        {"{'descr': '<f4', 'fortran_order': False, 'shape': (70000, 100, 100, 100), }", PST_ELIMIT,
+        {"{'descr': '<f4', 'fortran_order': False, 'shape': (60000, 100, 100, 100), }", PST_ELIMIT,
          "limit of 4294967296 bytes"},
         {"{'descr': '<f8', 'fortran_order': False, 'shape': (4294967296, 4294967296, 1), }",
          PST_ELIMIT, "2^63"},

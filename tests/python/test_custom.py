@@ -3,8 +3,10 @@
 
 import gc
 import hashlib
+import io
 import os
 import pathlib
+import struct
 import subprocess
 import sys
 import threading
@@ -145,6 +147,79 @@ def test_wrong_answers_are_told(answer, text):
 
     with pytest.raises(penstock.Error, match=text):
         ids_of(penstock.Loader(Wrong(), CROP, 2))
+
+
+class Scans:
+    """Volumes and their masks as bytes of .npy files."""
+
+    fields = {"image": "volume", "mask": "mask"}
+
+    def __init__(self, count=5):
+        draw = numpy.random.default_rng(1)
+        self.scans = [draw.normal(size=(9 + i, 8, 10)).astype("f4") for i in range(count)]
+        self.masks = [(scan > 1).astype("u1") for scan in self.scans]
+
+    def __len__(self):
+        return len(self.scans)
+
+    def read(self, i):
+        return npy(self.scans[i]), {"mask": npy(self.masks[i])}
+
+
+def npy(array):
+    file = io.BytesIO()
+    numpy.save(file, array)
+    return file.getvalue()
+
+
+def test_volumes_come_with_their_masks():
+    scans = Scans()
+    loader = penstock.Loader(scans, "decode", 1, shuffle=False, fields="image,mask")
+    for i, batch in enumerate(loader):
+        numpy.testing.assert_array_equal(batch.image[0], scans.scans[i][None])
+        numpy.testing.assert_array_equal(batch.mask[0], scans.masks[i][None])
+    assert i == len(scans) - 1
+    for image, mask in penstock.Loader(scans, "decode | balanced_crop(6) | random_flip", 2, fields="image,mask"):
+        assert image.shape[1:] == mask.shape[1:] == (1, 6, 6, 6)
+        assert set(numpy.unique(mask)) <= {0, 1}
+
+
+def scanned(array, spacing):
+    """A NIfTI file of two-byte numbers."""
+    head = bytearray(352)
+    struct.pack_into("<i8h", head, 0, 348, *[0] * 8)
+    struct.pack_into("<4h", head, 40, 3, *array.shape)
+    struct.pack_into("<2h", head, 70, 4, 16)
+    struct.pack_into("<4f", head, 76, 1, spacing, spacing, spacing)
+    struct.pack_into("<f", head, 108, 352)
+    head[344:348] = b"n+1\0"
+    return bytes(head) + array.astype("<i2").tobytes("F")
+
+
+class Pairs:
+    """Two volumes of two-byte numbers a sample."""
+
+    def __init__(self, *order):
+        draw = numpy.random.default_rng(2)
+        self.order, self.fields = order, {name: "volume" for name in order}
+        self.made = [{"image": draw.integers(-900, 900, (10, 9, 8)), "late": draw.integers(-900, 900, (10, 9, 8))} for _ in range(3)]
+
+    def __len__(self):
+        return len(self.made)
+
+    def read(self, i):
+        files = [scanned(self.made[i][name], 2.0) for name in self.order]
+        return files[0], dict(zip(self.order[1:], files[1:]))
+
+
+def test_two_volumes_of_a_sample_are_each_made_of_their_own_numbers():
+    pipeline = "decode | spacing(1.5) | cast(f32)"
+    both = [b for b in penstock.Loader(Pairs("image", "late"), pipeline, 1, shuffle=False, fields="image,late")]
+    for at, name in enumerate(("image", "late")):
+        alone = [b for b in penstock.Loader(Pairs(name), pipeline, 1, shuffle=False, fields=name)]
+        for mine, ours in zip(alone, both):
+            numpy.testing.assert_array_equal(mine[0][0], ours[at][0])
+            assert mine[0][0].dtype == numpy.float32 and mine[0][0].shape == (1, 13, 12, 10)
 
 
 def test_wrong_declarations_are_told(photos):

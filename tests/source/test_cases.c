@@ -73,6 +73,9 @@ static void arrays_lie_side_by_side(void)
     psti_dataset_unref(data);
     put_text(at("d/m_y.npy"), "m mask");
     CHECK_REFUSED(at("d"), PST_EDATASET, "m_y.npy has no m_x.npy");
+    put_text(at("d/m_y.NPY"), "m mask again"); /* two of one role are no case */
+    CHECK_REFUSED(at("d"), PST_EDATASET, "has no m_x.npy");
+    CHECK(unlink(at("d/m_y.NPY")) == 0);
     put_text(at("d/other.npy"), "an array");
     data = open_plain(at("d"));
     CHECK(psti_dataset_count(data) == 6 && field_number(data, "npy") == 0);

@@ -43,6 +43,7 @@ static void folders_above_the_speakers_are_splits(void)
     scratch_clear();
     put_chapter("d/dev-clean", 19, 198);
     put_chapter("d/dev", 7, 1);
+    put_text(at("d/about/read.md"), "a folder without recordings");
     put_chapter("d/dev-other", 19, 227);
     put_chapter("d/train-clean-100", 5, 6);
     psti_dataset *data = open_plain(at("d"));
