@@ -5,6 +5,8 @@ import os
 import platform
 import subprocess
 import sys
+import threading
+import time
 
 PIPELINE = "decode | random_resized_crop(224) | hflip | normalize(imagenet)"
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -81,6 +83,26 @@ def memory_bytes(kinds=("Pss",)):
         except OSError:
             pass
     return total
+
+
+class BusyMeter(threading.Thread):
+    """Reads the GPU driver's own busy figure; samples carry the time they were read."""
+
+    def __init__(self):
+        super().__init__(daemon=True)
+        command = ["nvidia-smi", "--query-gpu=utilization.gpu", "--format=csv,noheader,nounits", "-lms", "100"]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        self.samples = []
+        self.start()
+
+    def run(self):
+        for line in self.process.stdout:
+            if line.strip().isdigit():
+                self.samples.append((time.perf_counter(), int(line)))
+
+    def between(self, begin, end):
+        inside = [busy for when, busy in self.samples if begin + 0.3 <= when <= end]
+        return sum(inside) / len(inside) / 100 if inside else float("nan")
 
 
 def median(values):

@@ -1,13 +1,12 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""The baseline of bench/speech.py: the features of the RNN-T reference by torch and torchaudio in PyTorch's DataLoader, in
-steady state.
+"""The baseline of bench/speech.py: the features of the RNN-T reference by torch and torchaudio in PyTorch's DataLoader, in steady state.
 
-One recording at a time, as a dataset's __getitem__ would: FLAC by soundfile or torchaudio, silence trimmed (librosa's
-rule, on tensors), speed changed by torchaudio's resampling with its kernels kept, dither, pre-emphasis, MelSpectrogram,
-logarithm, normalising, SpecAugment, stacking; batches are padded by pad_sequence. Prints one JSON line.
+One recording at a time, as a dataset's __getitem__ would: FLAC by soundfile or torchaudio, silence trimmed (librosa's rule, on tensors), speed
+changed by torchaudio's resampling with its kernels kept, dither, pre-emphasis, MelSpectrogram, logarithm, normalising, SpecAugment, stacking; batches
+are padded by pad_sequence. Prints one JSON line. WAV is read as it lies; where torchaudio is missing, the same by torch alone.
 
-    speech_torch.py --data DIR --pipeline features|rnnt [--workers 2] [--seconds 15] [--decode soundfile|torchaudio|wave]
+    speech_torch.py --data DIR --pipeline features|rnnt [--workers 2] [--seconds 15] [--decode soundfile|torchaudio|wav]
 """
 import argparse
 import glob
@@ -21,77 +20,77 @@ import wave as wave_files
 
 import torch
 
-try:
-    import soundfile
-    import torchaudio
-except ImportError:  # bench/train_speech.py does without: WAV files, and what it needs of torchaudio written below
-    torchaudio = None
-
 sys.dont_write_bytecode = True
 import common
 from torch_loader import Endless
 
+try:
+    import soundfile
+except ImportError:  # no FLAC then
+    soundfile = None
+try:
+    import torchaudio
+except (ImportError, OSError):  # OSError: one that was built for another torch
+    torchaudio = None
+
 BATCH = 16
 
 
-class Mel(torch.nn.Module):
-    """MelSpectrogram with librosa's filters, for where torchaudio is not."""
-
-    def __init__(self, rate=16000, size=512, window=320, hop=160, mels=80):
-        super().__init__()
-        self.size, self.window, self.hop = size, torch.hann_window(window, periodic=False), hop
-        knee, step = 15.0, math.log(6.4) / 27
-        top = knee + math.log(rate / 2 / 1000) / step
-        points = torch.linspace(0, top, mels + 2, dtype=torch.float64)
-        corners = torch.where(points < knee, points * 200 / 3, 1000 * torch.exp(step * (points - knee)))
-        bins = torch.linspace(0, rate / 2, size // 2 + 1, dtype=torch.float64)
-        ramps, widths = corners[:, None] - bins[None], corners.diff()
-        filters = torch.minimum(-ramps[:-2] / widths[:-1, None], ramps[2:] / widths[1:, None]).clamp(min=0)
-        self.filters = (filters * (2 / (corners[2:] - corners[:-2]))[:, None]).float()
-
-    def forward(self, wave):
-        spectrum = torch.stft(wave, self.size, self.hop, len(self.window), self.window, return_complex=True)
-        return self.filters @ spectrum.abs().square()
-
-
-class Resample:
-    """torchaudio's, by its default kernel."""
-
-    def __init__(self, old, new):
-        common_part = math.gcd(old, new)
-        self.old, self.new = old // common_part, new // common_part
-        base = min(self.old, self.new) * 0.99
-        self.width = math.ceil(6 * self.old / base)
-        index = torch.arange(-self.width, self.width + self.old, dtype=torch.float64)[None] / self.old
-        t = ((torch.arange(0, -self.new, -1, dtype=torch.float64)[:, None] / self.new + index) * base).clamp(-6, 6)
-        bell = torch.cos(t * math.pi / 12) ** 2
-        self.kernel = (torch.sinc(t) * bell * base / self.old).float()[:, None]
-
-    def __call__(self, wave):
-        padded = torch.nn.functional.pad(wave[None, None], (self.width, self.width + self.old))
-        made = torch.nn.functional.conv1d(padded, self.kernel, stride=self.old)[0].T.reshape(-1)
-        return made[:-(-self.new * len(wave) // self.old)]
-
-
 def trim(wave, top_db=60, frame=2048, hop=512):
-    frames = torch.nn.functional.pad(wave, (frame // 2, frame // 2)).unfold(0, frame, hop)
-    power = frames.square().mean(1).clamp(min=1e-10)
+    power = torch.nn.functional.pad(wave, (frame // 2, frame // 2)).unfold(0, frame, hop).square().mean(1).clamp(min=1e-10)
     loud = torch.nonzero(power > power.max() * 10 ** (-top_db / 10))
     return wave[int(loud[0]) * hop:(int(loud[-1]) + 1) * hop]
 
 
+class PlainMel:
+    """MelSpectrogram as it is called below, without torchaudio."""
+
+    def __init__(self):
+        hz = torch.linspace(0, 8000, 257)
+        edges = torch.linspace(0, 15 + 27 * math.log(8) / math.log(6.4), 82)  # slaney's scale: linear to 1 kHz, then logarithmic
+        edges = torch.where(edges < 15, edges * 200 / 3, 1000 * torch.exp(math.log(6.4) / 27 * (edges - 15)))
+        wide = edges.diff()
+        rising, falling = (hz[:, None] - edges[:-2]) / wide[:-1], (edges[2:] - hz[:, None]) / wide[1:]
+        self.filters = (torch.minimum(rising, falling).clamp(min=0) * 2 / (edges[2:] - edges[:-2])).T
+        self.window = torch.hann_window(320, periodic=False)
+
+    def __call__(self, wave):
+        spectrum = torch.stft(wave, 512, 160, 320, self.window, center=True, pad_mode="reflect", return_complex=True)
+        return self.filters @ spectrum.abs().square()
+
+
+class PlainResample:
+    """torchaudio's Resample from one rate to another: a windowed sinc for each phase, kept."""
+
+    def __init__(self, before, after, zeros=6, rolloff=0.99):
+        common_rate = math.gcd(before, after)
+        self.before, self.after = before // common_rate, after // common_rate
+        base = min(self.before, self.after) * rolloff
+        self.width = math.ceil(zeros * self.before / base)
+        at = torch.arange(-self.width, self.width + self.before, dtype=torch.float64) / self.before
+        at = ((at[None] - torch.arange(self.after, dtype=torch.float64)[:, None] / self.after) * base).clamp(-zeros, zeros)
+        kernel = torch.sinc(at) * torch.cos(at * math.pi / zeros / 2) ** 2 * base / self.before
+        self.kernel = kernel[:, None].float()
+
+    def __call__(self, wave):
+        padded_wave = torch.nn.functional.pad(wave, (self.width, self.width + self.before))
+        made = torch.nn.functional.conv1d(padded_wave[None, None], self.kernel, stride=self.before)
+        return made[0].T.reshape(-1)[:math.ceil(self.after * len(wave) / self.before)]
+
+
 class Speech(torch.utils.data.Dataset):
     def __init__(self, root, pipeline, decode):
-        ending = "wav" if decode == "wave" else "flac"
+        ending = "wav" if decode == "wav" else "flac"
         self.files = sorted(glob.glob(os.path.join(root, "**", "*." + ending), recursive=True))
         self.texts = {}
         for path in glob.glob(os.path.join(root, "**", "*.trans.txt"), recursive=True):
             with open(path, encoding="utf-8") as handle:
                 self.texts.update(line.rstrip("\n").split(" ", 1) for line in handle)
         self.full, self.decode = pipeline == "rnnt", decode
-        self.mel = Mel() if torchaudio is None else torchaudio.transforms.MelSpectrogram(
+        self.mel = PlainMel() if torchaudio is None else torchaudio.transforms.MelSpectrogram(
             16000, n_fft=512, win_length=320, hop_length=160, n_mels=80, norm="slaney", mel_scale="slaney",
             window_fn=torch.hann_window, wkwargs={"periodic": False})
+        self.resampler = PlainResample if torchaudio is None else torchaudio.transforms.Resample
         self.speeds = {}
 
     def __len__(self):
@@ -100,9 +99,9 @@ class Speech(torch.utils.data.Dataset):
     def load(self, path):
         if self.decode == "torchaudio":
             return torchaudio.load(path)[0][0]
-        if self.decode == "wave":
-            with wave_files.open(path) as file:
-                return torch.frombuffer(bytearray(file.readframes(file.getnframes())), dtype=torch.int16) / 32768
+        if self.decode == "wav":
+            with wave_files.open(path) as handle:
+                return torch.frombuffer(bytearray(handle.readframes(handle.getnframes())), dtype=torch.int16) / 32768
         return torch.from_numpy(soundfile.read(path, dtype="float32")[0])
 
     def speed(self, wave):
@@ -110,7 +109,7 @@ class Speech(torch.utils.data.Dataset):
         if percent == 100:
             return wave
         if percent not in self.speeds:
-            self.speeds[percent] = (Resample if torchaudio is None else torchaudio.transforms.Resample)(percent, 100)
+            self.speeds[percent] = self.resampler(percent, 100)
         return self.speeds[percent](wave)
 
     @staticmethod
@@ -138,7 +137,7 @@ class Speech(torch.utils.data.Dataset):
         frames = (frames - frames.mean(1, keepdim=True)) / (frames.std(1, keepdim=True) + 1e-5)
         frames = self.augment(frames)
         frames = torch.nn.functional.pad(frames, (0, -frames.shape[1] % 3))
-        return frames.T.reshape(-1, 240), self.texts[os.path.basename(path).rsplit(".", 1)[0]]
+        return frames.T.reshape(-1, 240), self.texts[os.path.splitext(os.path.basename(path))[0]]
 
 
 def padded(samples):
@@ -152,7 +151,7 @@ def main():
     parser.add_argument("--pipeline", choices=["features", "rnnt"], required=True)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--seconds", type=float, default=15)
-    parser.add_argument("--decode", choices=["soundfile", "torchaudio", "wave"], default="soundfile")
+    parser.add_argument("--decode", choices=["soundfile", "torchaudio", "wav"], default="soundfile")
     args = parser.parse_args()
     torch.set_num_threads(1)
     data = Speech(args.data, args.pipeline, args.decode)

@@ -18,9 +18,7 @@ import json
 import os
 import signal
 import statistics
-import subprocess
 import sys
-import threading
 import time
 
 import torch
@@ -32,26 +30,6 @@ import common
 from torch_loader import MEAN, STD, Endless, read_tensor
 
 ROWS = ("synthetic", "penstock", "cache", "torch-pil", "torch-io", "torch-u8", "alone")
-
-
-class BusyMeter(threading.Thread):
-    """Reads the driver's own busy figure; samples carry the time they were read."""
-
-    def __init__(self):
-        super().__init__(daemon=True)
-        command = ["nvidia-smi", "--query-gpu=utilization.gpu", "--format=csv,noheader,nounits", "-lms", "100"]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        self.samples = []
-        self.start()
-
-    def run(self):
-        for line in self.process.stdout:
-            if line.strip().isdigit():
-                self.samples.append((time.perf_counter(), int(line)))
-
-    def between(self, begin, end):
-        inside = [busy for when, busy in self.samples if begin + 0.3 <= when <= end]
-        return statistics.mean(inside) / 100 if inside else float("nan")
 
 
 class Trainer:
@@ -260,7 +238,7 @@ def main():
         args.cached = penstock_loader(args, True)
         epoch = fill_cache(trainer, args)
     rows, first = first_batches(make_rows(args, device))
-    busy = BusyMeter()
+    busy = common.BusyMeter()
     rounds = []
     for number in range(args.rounds):
         rounds.append({name: window(trainer, batches, name, args, busy) for name, batches in rows.items()})
