@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What feeds the models of bench/shapes.py: for each shape the data it is trained on, and the three ways there: made-up tensors that are
-on the device already, PyTorch's DataLoader with the reference's loading code, and Penstock. Used by bench/train_shapes.py.
+"""What feeds the models of bench/shapes.py: for each shape the data it is trained on, and the three ways there: made-up
+tensors that are on the device already, PyTorch's DataLoader with the reference's loading code, and Penstock. Used by
+bench/train_shapes.py.
 
-A shape knows the size of everything, small or full. Its loaders are iterated epoch by epoch and give what the model takes.
+A shape knows the size of everything, small or full. Its loaders are iterated epoch by epoch and give what the model
+takes.
 """
+import importlib
 import json
 import os
 import random
@@ -41,11 +44,16 @@ class Shape:
     def to_device(self, batch):
         return tuple(value.to(self.device, non_blocking=True) for value in batch)
 
+    def ready(self, contender):
+        """What is no part of an epoch: modules that a training script has imported already."""
+        importlib.import_module("penstock" if contender == "penstock" else self.kind + "_torch")
+
     def torch(self, data, workers, **more):
         """As a script has it, with as many workers as cores."""
         if "batch_sampler" not in more:
             more.update(batch_size=self.batch, shuffle=True, drop_last=True)
-        loader = DataLoader(data, num_workers=workers, persistent_workers=True, pin_memory=self.cuda, prefetch_factor=2, **more)
+        loader = DataLoader(data, num_workers=workers, persistent_workers=True, pin_memory=self.cuda, prefetch_factor=2,
+                            **more)
         return Placed(loader, self.to_device)
 
     def penstock(self, pipeline, place=tuple, **more):
@@ -79,7 +87,8 @@ class Unet(Shape):
     def made_up(self):
         if self.made is None:
             size = (self.batch, 1, self.patch, self.patch, self.patch)
-            self.made = (torch.randn(size, device=self.device), torch.randint(0, 3, size, dtype=torch.uint8, device=self.device))
+            mask = torch.randint(0, 3, size, dtype=torch.uint8, device=self.device)
+            self.made = (torch.randn(size, device=self.device), mask)
         return self.made
 
     def by_torch(self, workers):
@@ -110,7 +119,8 @@ class Ssd(Shape):
         if self.made is None:
             corner = torch.rand(self.batch, 16, 2) * 200
             boxes = torch.cat([corner, corner + 10 + torch.rand(self.batch, 16, 2) * 80], -1)
-            self.made = self.to_device((torch.randn(self.batch, 3, 300, 300), boxes, torch.randint(1, 81, (self.batch, 16))))
+            labels = torch.randint(1, 81, (self.batch, 16))
+            self.made = self.to_device((torch.randn(self.batch, 3, 300, 300), boxes, labels))
         return self.made
 
     def to_device(self, batch):
@@ -118,33 +128,34 @@ class Ssd(Shape):
         return images.to(memory_format=torch.channels_last) if self.cuda else images, boxes, labels
 
     def by_torch(self, workers):
+        return self.torch(self.coco(self.decode), workers, collate_fn=padded_targets)
+
+    def coco(self, decode):
         import detection_torch
 
-        def data(decode):
-            return detection_torch.Coco(self.folder, detection_torch.Ssd([300, 300]), False, decode)
+        return detection_torch.Coco(self.folder, detection_torch.Ssd([300, 300]), False, decode)
 
-        return self.torch(data(self.faster_decoder(data)), workers, collate_fn=padded_targets)
-
-    @staticmethod
-    def faster_decoder(data):
-        """Pillow or torchvision's own reader, whichever took less time for a few pictures."""
+    def ready(self, contender):
+        """Pillow or torchvision's own reader, whichever takes less time for a few pictures."""
+        super().ready(contender)
         took = {}
-        for decode in ("pil", "io"):
-            made, begin = data(decode), time.perf_counter()
+        for decode in ("pil", "io") if contender == "torch" else ():
+            made = self.coco(decode)
+            begin = time.perf_counter()
             try:
                 for number in range(24):
                     made[number]
                 took[decode] = time.perf_counter() - begin
-            except (RuntimeError, ImportError, TypeError):  # a torchvision without its reader, or one that does not smooth
+            except (RuntimeError, ImportError, TypeError):  # a torchvision without its reader
                 pass
-        return min(took, key=took.get)
+        self.decode = min(took, key=took.get, default=None)
 
     def by_penstock(self):
         import detection
 
         fields = {"image": "", "boxes": "padded", "labels": "padded"}
-        return self.penstock(detection.OURS["ssd300"][0], lambda batch: (batch.image, batch.boxes, batch.labels), fields=fields,
-                             channels_last=self.cuda)
+        return self.penstock(detection.OURS["ssd300"][0], lambda batch: (batch.image, batch.boxes, batch.labels),
+                             fields=fields, channels_last=self.cuda)
 
 
 def padded_targets(samples):
@@ -172,7 +183,7 @@ class Speech(Shape):
         return self.folder.rstrip("/") + "-sizes.json"
 
     def note_sizes(self):
-        """Frames and pieces of the batches of an epoch, which the made-up input has too: what a step costs hangs on them."""
+        """Frames and pieces of the batches of an epoch; made-up input has them too: what a step costs hangs on them."""
         place, self.device = self.device, torch.device("cpu")
         feed = self.by_penstock()
         sizes = [[frames.shape[1], pieces.shape[1]] for frames, _, pieces, _ in feed]
@@ -208,7 +219,8 @@ class Speech(Shape):
             lengths = torch.from_numpy(batch.lengths("audio")[:, 0].copy())
             return batch.audio, *self.to_device((lengths, *shapes.pieces_of(batch.text, self.pieces)))
 
-        return self.penstock(speech.OURS["rnnt"], place, fields={"audio": "padded", "text": ""}, buckets="bytes:%d" % self.BUCKETS)
+        return self.penstock(speech.OURS["rnnt"], place, fields={"audio": "padded", "text": ""},
+                             buckets="bytes:%d" % self.BUCKETS)
 
 
 class Bucketed:

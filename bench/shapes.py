@@ -16,7 +16,8 @@ def twice(before, after, step=1):
     """Two 3D convolutions, each normalised; the first may halve the volume."""
     layers = []
     for width, stride in ((before, step), (after, 1)):
-        layers += [nn.Conv3d(width, after, 3, stride, 1, bias=False), nn.InstanceNorm3d(after, affine=True), nn.ReLU(inplace=True)]
+        layers += [nn.Conv3d(width, after, 3, stride, 1, bias=False), nn.InstanceNorm3d(after, affine=True),
+                   nn.ReLU(inplace=True)]
     return nn.Sequential(*layers)
 
 
@@ -56,7 +57,7 @@ def conv(before, after, kernel=3, step=1, pad=1, dilation=1):
 
 
 class Ssd300(nn.Module):
-    """SSD300 with VGG-16: six maps, 8,732 boxes; boxes and classes are matched on the GPU, three negatives for a positive."""
+    """SSD300 with VGG-16: six maps, 8,732 boxes; objects are matched on the GPU, three negatives for a positive."""
 
     SIZE = 300
     MAPS, BOXES = (38, 19, 10, 5, 3, 1), (4, 6, 6, 6, 4, 4)
@@ -93,7 +94,8 @@ class Ssd300(nn.Module):
                 sides += [(scale * by, scale / by), (scale / by, scale * by)]
             at = (torch.arange(cells) + 0.5) / cells
             y, x = at.view(-1, 1, 1).expand(cells, cells, boxes), at.view(1, -1, 1).expand(cells, cells, boxes)
-            made.append(torch.cat([torch.stack((x, y), -1), torch.tensor(sides).expand(cells, cells, boxes, 2)], -1).reshape(-1, 4))
+            sides = torch.tensor(sides).expand(cells, cells, boxes, 2)
+            made.append(torch.cat([torch.stack((x, y), -1), sides], -1).reshape(-1, 4))
         return torch.cat(made)
 
     def predict(self, images):
@@ -102,14 +104,14 @@ class Ssd300(nn.Module):
         for deeper in self.deeper:
             x = deeper(x)
             maps.append(x)
-        made = [head(one).permute(0, 2, 3, 1).reshape(len(images), -1, 4 + self.classes) for head, one in zip(self.heads, maps)]
-        made = torch.cat(made, 1).float()
+        made = [head(one).permute(0, 2, 3, 1) for head, one in zip(self.heads, maps)]
+        made = torch.cat([one.reshape(len(images), -1, 4 + self.classes) for one in made], 1).float()
         return made[..., :4], made[..., 4:]
 
     def wanted(self, boxes, labels):
-        """Class and box for each anchor: those of the object it covers best by half, or whose best anchor it is; 0: of none."""
-        corners = torch.cat([self.anchors[:, :2] - self.anchors[:, 2:] / 2, self.anchors[:, :2] + self.anchors[:, 2:] / 2], 1)
-        shared = torch.minimum(corners[:, None, 2:], boxes[:, None, :, 2:]) - torch.maximum(corners[:, None, :2], boxes[:, None, :, :2])
+        """Class and box for each anchor: of the object it covers by half, or whose best anchor it is; 0: of none."""
+        low, high = self.anchors[:, :2] - self.anchors[:, 2:] / 2, self.anchors[:, :2] + self.anchors[:, 2:] / 2
+        shared = torch.minimum(high[:, None], boxes[:, None, :, 2:]) - torch.maximum(low[:, None], boxes[:, None, :, :2])
         inside = shared.clamp(min=0).prod(-1)
         areas = (boxes[..., 2:] - boxes[..., :2]).prod(-1)[:, None] + self.anchors[:, 2:].prod(-1)[:, None]
         iou = (inside / (areas - inside).clamp(min=1e-9)).masked_fill(labels[:, None] == 0, -1)
@@ -130,7 +132,8 @@ class Ssd300(nn.Module):
         with torch.no_grad():
             classes, boxes = self.wanted(boxes.float() / self.SIZE, labels.long())
             middles, sides = (boxes[..., :2] + boxes[..., 2:]) / 2, (boxes[..., 2:] - boxes[..., :2]).clamp(min=1e-4)
-            far = torch.cat([(middles - self.anchors[:, :2]) / self.anchors[:, 2:] * 10, (sides / self.anchors[:, 2:]).log() * 5], -1)
+            at, wide = self.anchors[:, :2], self.anchors[:, 2:]
+            far = torch.cat([(middles - at) / wide * 10, (sides / wide).log() * 5], -1)
         there = classes > 0
         count = there.sum(1, keepdim=True)
         regress = (F.smooth_l1_loss(offsets, far, reduction="none").sum(-1) * there).sum()
@@ -142,9 +145,9 @@ class Ssd300(nn.Module):
 
 
 class Rnnt(nn.Module):
-    """RNN-T of MLPerf: two and three LSTMs of 1,024 with two frames stacked in between, a prediction net of two LSTMs of 512,
-    a joint of 512. The loss takes the blank's and the next piece's probability at every frame and piece, as the transducer's
-    does, but sums them without following paths, which is a small part of the work."""
+    """RNN-T of MLPerf: two and three LSTMs of 1,024 with two frames stacked in between, a prediction net of two LSTMs of
+    512, a joint of 512. The loss takes the blank's and the next piece's probability at every frame and piece, as the
+    transducer's does, but sums them without following paths, which is a small part of the work."""
 
     def __init__(self, hidden=1024, joint=512, pieces=1024, features=240):
         super().__init__()
@@ -170,5 +173,6 @@ class Rnnt(nn.Module):
 
 def pieces_of(texts, kinds):
     """Texts as numbers of word pieces, of three letters each, padded with 0, and how many each has."""
-    made = [torch.tensor([zlib.crc32(text[at:at + 3].encode()) % (kinds - 1) + 1 for at in range(0, len(text), 3)]) for text in texts]
+    cut = [[text[at:at + 3].encode() for at in range(0, len(text), 3)] for text in texts]
+    made = [torch.tensor([zlib.crc32(piece) % (kinds - 1) + 1 for piece in one]) for one in cut]
     return nn.utils.rnn.pad_sequence(made, batch_first=True), torch.tensor([len(one) for one in made])

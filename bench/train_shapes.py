@@ -1,20 +1,21 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Training loops of the shape of 3D U-Net, SSD and RNN-T (bench/shapes.py), fed by PyTorch's DataLoader with the reference's loading code,
-by Penstock, and by made-up input that is on the GPU already, which is the limit; with 16, 8 and 4 cores.
+"""Training loops of the shape of 3D U-Net, SSD and RNN-T (bench/shapes.py), fed by PyTorch's DataLoader with the
+reference's loading code, by Penstock, and by made-up input that is on the GPU already, which is the limit; with 16, 8
+and 4 cores.
 
     bench/train_shapes.py --data DIR [--shapes unet,ssd,rnnt] [--cores 16,8,4] [--contenders synthetic,torch,penstock]
                           [--build build | --program penstock] [--seconds 12] [--small] [--out FILE]
     bench/train_shapes.py --join FILE… --out FILE           puts results of several runs together
 
-Data is made into DIR once, by `penstock synth`. For each shape and number of cores one process, held to so many, trains one model
-with each contender in turn. The first epoch counts from making the loader to its end, or for twice --seconds; then epochs go
-on for --seconds. The package comes from --build, or from PYTHONPATH where that has none. --out is written after every
-contender; what it held of others stays.
+Data is made into DIR once, by `penstock synth`. For each shape and number of cores one process, held to so many, trains
+one model with each contender in turn. The first epoch counts from making the loader to its end, or for twice --seconds;
+then epochs go on for --seconds. The package comes from --build, or from PYTHONPATH where that has none. --out is
+written after every contender; what it held of others stays.
 
-Told: samples a second, in the first epoch and later, and of the synthetic rate; seconds of an epoch; how busy the GPU was as its
-driver says; the share of time in which the loop waited for a batch; CPU milliseconds a sample of all processes. --small: small
-nets and data, on a CPU too.
+Told: samples a second, in the first epoch and later, and of the synthetic rate; seconds of an epoch; how busy the GPU was
+as its driver says; the share of time in which the loop waited for a batch; CPU milliseconds a sample of all processes.
+--small: small nets and data, on a CPU too.
 """
 import argparse
 import collections
@@ -35,7 +36,7 @@ CONTENDERS = ("synthetic", "torch", "penstock")
 NEEDED = 0.95
 
 
-# ---- one process: a model and what feeds it ----------------------------------------------------------------------------------
+# ---- one process: a model and what feeds it ----------------------------------------------------------------
 
 
 class Trainer:
@@ -131,8 +132,9 @@ class Phase:
         end = time.perf_counter()
         seconds = end - self.begin
         busy = self.meter.between(self.begin, end) if self.meter else math.nan
-        return {"samples": self.samples, "seconds": seconds, "rate": self.samples / seconds, "waited": self.waited / seconds,
-                "gpu_busy": None if math.isnan(busy) else busy, "first_batch_s": self.first_batch,
+        return {"samples": self.samples, "seconds": seconds, "rate": self.samples / seconds,
+                "waited": self.waited / seconds, "gpu_busy": None if math.isnan(busy) else busy,
+                "first_batch_s": self.first_batch,
                 "cpu_ms_a_sample": 1e3 * (common.cpu_seconds() - self.cpu) / max(self.samples, 1), **more}
 
 
@@ -141,6 +143,7 @@ def measure(contender, shape, trainer, meter, args):
         phase = Phase(trainer, meter)
         phase.drive(shape.synthetic(), args.seconds)
         return {"later": phase.told()}
+    shape.ready(contender)
     first = Phase(trainer, meter)
     feed = shape.by_torch(args.cores) if contender == "torch" else shape.by_penstock()
     batches = iter(feed)
@@ -194,7 +197,7 @@ def cell(args):
     os._exit(0)  # nothing is left to say, and a thread that copies may be
 
 
-# ---- the parent: data, processes, what is told -------------------------------------------------------------------------------
+# ---- the parent: data, processes, what is told -------------------------------------------------------------
 
 
 class Bench:
@@ -221,7 +224,8 @@ class Bench:
         shape = shape_feeds.SHAPES[name](folder, args.small, torch.device("cpu"), args.memory)
         if not os.path.isdir(folder):
             os.makedirs(args.data, exist_ok=True)
-            program = common.need_program(args.program or os.path.join(args.build, "penstock"), "build it first, or give --program")
+            program = args.program or os.path.join(args.build, "penstock")
+            common.need_program(program, "build it first, or give --program")
             subprocess.run([program, "synth", *shape.synth()], check=True, env=self.env)
         if hasattr(shape, "note_sizes") and not os.path.exists(shape.sizes_file()):
             for _ in self.lines(name, folder, len(os.sched_getaffinity(0)), ["sizes"]):
@@ -231,8 +235,9 @@ class Bench:
     def lines(self, name, folder, cores, contenders):
         """What the child says, line by line; it is ended with its workers when it takes too long."""
         args = self.args
-        command = [sys.executable, os.path.abspath(__file__), "--cell", name, "--data", folder, "--cores", str(cores), "--contenders",
-                   ",".join(contenders), "--seconds", str(args.seconds), "--memory", args.memory, "--layout", self.layouts.get(name, "auto")]
+        command = [sys.executable, os.path.abspath(__file__), "--cell", name, "--data", folder, "--cores", str(cores),
+                   "--contenders", ",".join(contenders), "--seconds", str(args.seconds), "--memory", args.memory,
+                   "--layout", self.layouts.get(name, "auto")]
         own = sorted(os.sched_getaffinity(0))[:cores]
         child = subprocess.Popen(command + ["--small"] * args.small, stdout=subprocess.PIPE, text=True, env=self.env,
                                  start_new_session=True, preexec_fn=lambda: os.sched_setaffinity(0, own))
@@ -324,7 +329,8 @@ def row(one):
         number(first["gpu_busy"], "%.2f"))
     return "%-5s %5d %-10s | %-33s | %9.1f %7s %6s %6s %6.2f %8.2f" % (
         one["shape"], one["cores"], one["contender"], left, later["rate"], number(later.get("epoch_s"), "%.2f"),
-        number(later.get("of_synthetic"), "%.3f"), number(later["gpu_busy"], "%.2f"), later["waited"], later["cpu_ms_a_sample"])
+        number(later.get("of_synthetic"), "%.3f"), number(later["gpu_busy"], "%.2f"), later["waited"],
+        later["cpu_ms_a_sample"])
 
 
 def show(result):
@@ -366,6 +372,7 @@ def arguments():
     args = parser.parse_args()
     if not args.data and not args.join:
         parser.error("--data is missing")
+    args.build = os.path.abspath(args.build)
     args.memory = args.memory or ("1G" if args.small else "64G")
     args.contenders = args.contenders.split(",")
     if not args.cell and set(args.contenders) - set(CONTENDERS):
