@@ -128,8 +128,8 @@ static void memory_that_is_used_again_is_clean(void)
         pst_job *job = kit_job(engine, data, &o);
         pst_batch *batch;
         int seen = 0, wrong = 0, again = 0;
-        const void *at[5] = {NULL};
-        for (int rc, n = 0; (rc = pst_job_next(job, -1, &batch)) == 1 || seen < 5 * SAMPLES; n++) {
+        const void *at[5 * SAMPLES] = {NULL};
+        for (int rc, n = 0; (rc = pst_job_next(job, -1, &batch)) == 1 || seen < 5 * SAMPLES;) {
             if (rc != 1)
                 continue;
             const pst_batch_desc *desc = pst_batch_get(batch);
@@ -137,9 +137,9 @@ static void memory_that_is_used_again_is_clean(void)
             const int64_t *ids = pst_batch_data(desc, pst_batch_find(desc, "id"));
             for (uint32_t i = 0; i < desc->slots; i++, seen++)
                 wrong += kit_field_crc(0, desc, f, i) != want[ids[i]];
-            for (int i = 0; i < 5; i++)
+            for (int i = 0; i < n; i++)
                 again += at[i] == (const void *)desc;
-            at[n % 5] = desc;
+            at[n++] = desc;
             pst_batch_release(batch);
         }
         CHECKF(wrong == 0 && again > 0, "case %d: %d wrong, %d used again", c, wrong, again);
