@@ -43,6 +43,8 @@ double psti_hist_mass_above(const psti_hist *hist, uint64_t value)
 {
     double above = 0, all = 0;
     for (unsigned i = 0; i < PSTI_HIST_BUCKETS; i++) {
+        if (!hist->bucket[i]) /* most are empty */
+            continue;
         const double mass = (double)hist->bucket[i] * (double)floor_of(i);
         all += mass;
         above += floor_of(i) > value ? mass : 0;

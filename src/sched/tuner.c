@@ -12,7 +12,7 @@
 #include "sched/sched_priv.h"
 
 static const uint64_t LOOK_NS = 100000000;
-static const uint64_t CALM_NS = 500000000; /* with enough ready, before workers are given back */
+static const uint64_t CALM_NS = 300000000; /* with enough ready, before workers are given back */
 static const uint64_t MEMORY_NS = 10000000000; /* how long a number of workers was too few */
 static const double BUSY = 0.75;               /* of the active workers' time: all are needed */
 static const double STARVED = 0.05;            /* of their time, waiting for bytes */

@@ -281,6 +281,7 @@ def test_ctrl_c_in_an_interactive_interpreter(photos, tmp_path, monkeypatch, way
     person.type("turn = iter(loader); first = next(turn); pause = __import__('time').sleep")
     os.write(person.fd, b"print('as', 'leep'); pause(60)\n")
     person.until(b"as leep")
+    time.sleep(0.3)  # a signal just before the system call would not end it
     person.press(b"\x03")
     person.until(PROMPT, 10)
     assert f"rest {batches - 1}".encode() in person.type("print('rest', sum(1 for _ in turn))")
