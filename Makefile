@@ -31,11 +31,11 @@ demo:
 	@$(PYTHON) tools/demo.py $(BUILD)
 
 test:
-	tools/setup.sh build test
+	tools/setup.sh build test servers
 	@$(PYTHON) tools/run_tests.py test
 
 test-long:
-	tools/setup.sh build test
+	tools/setup.sh build test servers
 	@$(PYTHON) tools/run_tests.py long
 
 bench:

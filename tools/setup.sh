@@ -3,19 +3,21 @@
 # Installs the Debian 12 packages that building, testing and measuring need. Does nothing, quickly, when
 # all of them are there. `make demo` and `make test` call it first.
 #
-#   tools/setup.sh GROUP...     groups: build test lint python bench peers
+#   tools/setup.sh GROUP...     groups: build test lint python bench peers servers
 #   tools/setup.sh --list GROUP...
 set -eu
 
-build="gcc libc6-dev make meson ninja-build pkg-config libjpeg62-turbo-dev libspng-dev libwebp-dev zlib1g-dev libdeflate-dev libflac-dev libkissfft-dev liburing-dev libjansson-dev libmicrohttpd-dev"
+build="gcc libc6-dev make meson ninja-build pkg-config libjpeg62-turbo-dev libspng-dev libwebp-dev zlib1g-dev libdeflate-dev libflac-dev libkissfft-dev liburing-dev libjansson-dev libmicrohttpd-dev libhiredis-dev libcurl4-openssl-dev libexpat1-dev libssl-dev"
 python="python3 python3-dev python3-pip python3-venv python3-numpy"
 test="$python python3-pytest python3-lmdb python3-fsspec python3-pil python3-torch python3-torchvision python3-torchaudio python3-scipy python3-nibabel python3-soundfile clang-14 libclang-rt-14-dev mandoc qemu-user"
 lint="clang-14 clang-format-14 binutils python3 mandoc"
 peers="python3-venv libavdevice59 libavfilter8 g++ libopencv-dev libturbojpeg0-dev"
-bench="python3 python3-numpy python3-pil python3-torch python3-torchvision python3-torchaudio python3-scipy python3-soundfile"
+# Debian's redis-tools has the server's program too; redis-server would only add a service that starts by itself.
+servers="redis-tools python3-venv"
+bench="python3 python3-redis python3-numpy python3-pil python3-torch python3-torchvision python3-torchaudio python3-scipy python3-soundfile"
 
 usage() {
-    echo "usage: tools/setup.sh [--list] build|test|lint|python|bench|peers ..." >&2
+    echo "usage: tools/setup.sh [--list] build|test|lint|python|bench|peers|servers ..." >&2
     exit 2
 }
 
@@ -27,6 +29,7 @@ fi
 [ $# -gt 0 ] || usage
 
 wanted=""
+finish=true
 for group in "$@"; do
     case $group in
     build) wanted="$wanted $build" ;;
@@ -35,6 +38,10 @@ for group in "$@"; do
     python) wanted="$wanted $python" ;;
     bench) wanted="$wanted $bench" ;;
     peers) wanted="$wanted $peers" ;;
+    servers)
+        wanted="$wanted $servers"
+        finish=$(dirname "$0")/versitygw.sh
+        ;;
     *) usage ;;
     esac
 done
@@ -54,7 +61,10 @@ for package in $(echo "$wanted" | tr ' ' '\n' | sort -u); do
     state=$(dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null || true)
     [ "$state" = installed ] || missing="$missing $package"
 done
-[ -n "$missing" ] || exit 0
+if [ -z "$missing" ]; then
+    "$finish"
+    exit 0
+fi
 
 if [ "$(id -u)" != 0 ]; then
     echo "tools/setup.sh: these packages are missing, and installing them needs root:$missing" >&2
@@ -68,3 +78,4 @@ apt-get update -q
 # $missing is a list of words on purpose.
 # shellcheck disable=SC2086
 apt-get install -q -y --no-install-recommends $missing
+"$finish"

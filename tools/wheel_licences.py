@@ -2,24 +2,25 @@
 # SPDX-License-Identifier: Apache-2.0
 """Puts the licences of the libraries that auditwheel copied into a wheel beside our own.
 
-auditwheel leaves a list of components: the Debian package of each library. Their copyright files become
-licenses/<package>.txt of the wheel's metadata. A library without one is an error: such a wheel may not be handed out.
+The copyright files of the Debian packages they come from become licenses/<package>.txt of the wheel's metadata. A library
+without one is an error: such a wheel may not be handed out.
 
     tools/wheel_licences.py FOLDER      FOLDER: the unpacked wheel
 """
-import json
 import pathlib
+import re
+import subprocess
 import sys
 
 DOCS = pathlib.Path("/usr/share/doc")
 OURS = "License-File: LICENSE\n"
 
 
-def packages_of(info):
-    """The Debian packages that the copied libraries come from, one entry a library."""
-    with open(info / "sboms" / "auditwheel.cdx.json", encoding="utf-8") as handle:
-        components = json.load(handle)["components"]
-    return [c["name"] for c in components if c.get("purl", "").startswith("pkg:deb/")]
+def package_of(library):
+    """The Debian package of a library that auditwheel copied: its name without the hash that was put in."""
+    name = re.sub(r"-[0-9a-f]{8}(?=\.)", "", library)
+    found = subprocess.run(["dpkg-query", "-S", "*/" + name], stdout=subprocess.PIPE, text=True, check=False).stdout
+    return found.partition(":")[0] or None
 
 
 def add(info, packages):
@@ -37,12 +38,13 @@ def main():
     wheel = pathlib.Path(sys.argv[1])
     (info,) = wheel.glob("*.dist-info")
     libraries = sorted(path.name for folder in wheel.glob("*.libs") for path in folder.iterdir())
-    packages = packages_of(info) if libraries else []
-    if len(packages) != len(libraries):
-        print("the packages of %s are not all known: %s" % (", ".join(libraries), ", ".join(packages) or "none"))
+    packages = {library: package_of(library) for library in libraries}
+    unknown = [library for library in libraries if not packages[library]]
+    if unknown:
+        print("no package is known for %s" % ", ".join(unknown))
         return 1
     try:
-        add(info, sorted(set(packages)))
+        add(info, sorted(set(packages.values())))
     except (OSError, ValueError) as error:
         print("licences: %s" % error)
         return 1

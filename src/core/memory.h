@@ -21,6 +21,8 @@ typedef enum psti_tag {
     PSTI_MEM_CACHE,
     PSTI_MEM_ENGINE,
     PSTI_MEM_SERVE,
+    PSTI_MEM_NET,
+    PSTI_MEM_DEPOT,
     PSTI_MEM_TAGS
 } psti_tag;
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Keys become paths here and nowhere else: psti_key_fault says which keys are allowed and
+ * Keys become paths here and nowhere else: psti_key_fault (core) says which keys are allowed and
  * psti_open_beneath checks again before it opens; paths that the caller lists go another way. Pure
  * functions but for one flag; called from listing, I/O and verifying threads. */
 #include "source/names.h"
@@ -8,103 +8,11 @@
 #include <fcntl.h>
 #include <linux/openat2.h>
 #include <stdatomic.h>
-#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-
-/* Bytes of the UTF-8 sequence at p, 0 if it is not one (overlong, surrogate, cut, beyond U+10FFFF).
- */
-static size_t utf8_length(const unsigned char *p, size_t left)
-{
-    if (p[0] < 0x80)
-        return 1;
-    const size_t n = p[0] >= 0xf0 ? 4 : p[0] >= 0xe0 ? 3 : 2;
-    if (p[0] < 0xc2 || p[0] > 0xf4 || left < n)
-        return 0;
-    for (size_t i = 1; i < n; i++)
-        if ((p[i] & 0xc0) != 0x80)
-            return 0;
-    const unsigned second = p[1];
-    if ((p[0] == 0xe0 && second < 0xa0) || (p[0] == 0xed && second > 0x9f) ||
-        (p[0] == 0xf0 && second < 0x90) || (p[0] == 0xf4 && second > 0x8f))
-        return 0;
-    return n;
-}
-
-bool psti_utf8_ok(const char *text, size_t len)
-{
-    for (size_t i = 0, n; i < len; i += n) {
-        n = utf8_length((const unsigned char *)text + i, len - i);
-        if (!n)
-            return false;
-    }
-    return true;
-}
-
-static bool is_control(unsigned char byte)
-{
-    return byte < 0x20 || byte == 0x7f;
-}
-
-static const char *part_fault(const char *part, size_t len)
-{
-    if (len == 0)
-        return "has an empty part";
-    if (len == 1 && part[0] == '.')
-        return "has a part '.'";
-    if (len == 2 && part[0] == '.' && part[1] == '.')
-        return "has a part '..'";
-    return NULL;
-}
-
-const char *psti_key_fault(const char *key, size_t len)
-{
-    if (len == 0)
-        return "is empty";
-    if (len > PSTI_KEY_MAX)
-        return "is longer than 4096 bytes";
-    if (key[0] == '/')
-        return "is absolute";
-    size_t part = 0;
-    for (size_t i = 0; i < len;) {
-        const unsigned char byte = (unsigned char)key[i];
-        if (is_control(byte))
-            return "holds a control byte";
-        if (byte == '/') {
-            const char *fault = part_fault(key + part, i - part);
-            if (fault)
-                return fault;
-            part = i + 1;
-        }
-        const size_t n = utf8_length((const unsigned char *)key + i, len - i);
-        if (!n)
-            return "is not UTF-8";
-        i += n;
-    }
-    return part_fault(key + part, len - part);
-}
-
-char *psti_escape(char *out, size_t cap, const char *text, size_t len)
-{
-    size_t at = 0;
-    for (size_t i = 0; i < len;) {
-        const unsigned char *p = (const unsigned char *)text + i;
-        const size_t n = is_control(*p) ? 0 : utf8_length(p, len - i);
-        if (at + (n ? n : 4) >= cap)
-            break;
-        if (n)
-            memcpy(out + at, p, n);
-        else
-            snprintf(out + at, cap - at, "\\x%02x", *p);
-        at += n ? n : 4;
-        i += n ? n : 1;
-    }
-    out[at] = 0;
-    return out;
-}
 
 static atomic_bool no_openat2; /* set once seen missing; stands alone */
 

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Names from outside: which are allowed, how they are shown, and the only way they become open
- * files. Any thread. */
+ * Names from outside: the only way they become open files. Any thread. */
 #ifndef PSTI_SOURCE_NAMES_H
 #define PSTI_SOURCE_NAMES_H
 
@@ -8,16 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { PSTI_KEY_MAX = 4096 };
-
-/* NULL when the key is fine: relative, UTF-8, at most PSTI_KEY_MAX bytes, no empty, `.` or `..`
- * part, no control byte. Otherwise what is wrong with it, as the end of a sentence. */
-const char *psti_key_fault(const char *key, size_t len);
-
-bool psti_utf8_ok(const char *text, size_t len);
-
-/* Writes text with control bytes and stray bytes as \xNN, cut at cap, terminated. Returns out. */
-char *psti_escape(char *out, size_t cap, const char *text, size_t len);
+#include "core/keys.h"
 
 /* What a file looks like: the part of its identity that the file system keeps. */
 typedef struct psti_stamp {

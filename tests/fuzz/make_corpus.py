@@ -274,6 +274,24 @@ def transcripts():
     put("trans", "no-text", b"1-2-0000 \xff\xfe\n\x00\n")
 
 
+def listings():
+    entry = b"<Contents><Key>%s</Key><LastModified>2026-01-31T12:34:56.000Z</LastModified><ETag>&quot;e&quot;</ETag><Size>%d</Size></Contents>"
+    frame = b'<?xml version="1.0" encoding="UTF-8"?>\n<ListBucketResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/">%s</ListBucketResult>'
+    put("listing", "page", frame % (entry % (b"p/a.jpg", 1) + entry % (b"p/b%20c+d.jpg", 2)))
+    put("listing", "more", frame % (b"<IsTruncated>true</IsTruncated><NextContinuationToken>t</NextContinuationToken>" + entry % (b"p", 0)))
+    put("listing", "inside", entry % (b"p%0A", 1) + entry % (b"p%FF", 2))
+    put("listing", "unsorted", entry % (b"pb", 1) + entry % (b"pa", 2))
+    put("listing", "bomb", b'<!DOCTYPE r [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;">]>' + frame % (entry % (b"p&b;", 1)))
+    put("listing", "cut", (frame % (entry % (b"p/a.jpg", 1)))[:150])
+
+
+def profiles():
+    put("profile", "config", b"[default]\nregion = eu-west-1 # here\ns3 =\n  endpoint_url = http://h\n[profile  lab]\naws_access_key_id=AK\n")
+    put("profile", "services", b"[services s]\ns3 =\n\tendpoint_url=http://h\r\n; end\n[default\nregion=\n")
+    put("profile", "json", b'{"Code":"Success","AccessKeyId":"A\\/K","N":1,"Token":"t","Expiration":"2026-01-31T12:34:56.7Z"}')
+    put("profile", "json-cut", b'{"AccessKeyId" : "AK", "Token":"')
+
+
 def manifests():
     put("manifest", "tsv", b"key\tlabel\tsplit\na.jpg\t0\ttrain\nb/c.jpg\t12\tval\n")
     put("manifest", "tsv-more", b"key\tmask\tweight\tcaption\na.jpg\ta.png\t0.5\ttwo words\nb.jpg\tb.png\t-1e3\t\n")
@@ -372,6 +390,25 @@ def outlines():
     put("polygons", "long-run", head + outline(3, 2, number(6) + number(5) + number(1) + number(1 << 62)))
 
 
+def resps():
+    slots = b"*2\r\n*3\r\n:0\r\n:8191\r\n*3\r\n$9\r\n127.0.0.1\r\n:7000\r\n$2\r\nid\r\n"
+    slots += b"*4\r\n:8192\r\n:16383\r\n*2\r\n$-1\r\n:7001\r\n*2\r\n$0\r\n\r\n:7002\r\n"
+    put("resp", "slots", slots)
+    put("resp", "value", b"$5\r\nhello\r\n$-1\r\n$0\r\n\r\n")
+    put("resp", "values", b"*2\r\n$5\r\nhello\r\n$32\r\n" + b"f" * 32 + b"\r\n*2\r\n$-1\r\n$-1\r\n")
+    put("resp", "lines", b"+OK\r\n+PONG\r\n:42\r\n:-7\r\n*-1\r\n*0\r\n")
+    put("resp", "errors", b"-MOVED 3999 127.0.0.1:6381\r\n-ASK 3999 [::1]:6381\r\n-LOADING\r\n-\r\n")
+    put("resp", "huge", b"$9000000000000000000\r\nabc")
+    put("resp", "many", b"*9223372036854775807\r\n:1\r\n")
+    put("resp", "array", b"*16385\r\n" + b"*16385\r\n:1\r\n" * 40)
+    put("resp", "deep", b"*1\r\n" * 20 + b":1\r\n")
+    put("resp", "map", b"%4611686018427387904\r\n+a\r\n")
+    put("resp", "third", b"*3\r\n,1.5\r\n#t\r\n%1\r\n+a\r\n+b\r\n_\r\n")
+    put("resp", "negative", b"$-7\r\n")
+    put("resp", "line", b"+" + b"a" * 3000)
+    put("resp", "no-end", b"$5\r\nhelloXX+OK\r\n")
+
+
 def main():
     jpegs()
     pngs()
@@ -383,10 +420,13 @@ def main():
     flacs()
     tars()
     manifests()
+    listings()
+    profiles()
     transcripts()
     cocos()
     outlines()
     pipelines()
+    resps()
     return 0
 
 

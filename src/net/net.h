@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Objects in buckets: S3 and plain HTTP(S). One thread of this process keeps every request going;
+ * the functions that wait may be called from any thread but that one. What comes back is what was
+ * asked for, whole and of one version, or an error: nothing short is ever delivered. Without
+ * libcurl, expat and libcrypto psti_bucket_open refuses, and nothing else can be reached. */
+#ifndef PSTI_NET_NET_H
+#define PSTI_NET_NET_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "penstock.h"
+
+/* Where objects lie and how they are asked for: scheme, host, port, bucket or none, region, style,
+ * credentials. Counted; the same for every thread. */
+typedef struct psti_bucket psti_bucket;
+
+enum {
+    PSTI_ETAG_ROOM = 132,
+    PSTI_OBJECT_KEY_MAX = 1024, /* bytes of an object's key, S3's own limit */
+};
+
+/* Whether this is a URL that psti_bucket_open understands (s3://, http://, https://). */
+bool psti_is_bucket_url(const char *text);
+
+/* url: s3://BUCKET[/PREFIX], http://HOST[:PORT]/PATH or https://…. *rest gets what follows the
+ * bucket or the host, without the first '/', to be let go with psti_free; for s3:// it is taken as
+ * it stands, for http(s):// it is unescaped. Settings come from the environment and the files that
+ * AWS's tools read; docs/buckets.md lists them. http(s):// is never signed. */
+int psti_bucket_open(const char *url, psti_bucket **out, char **rest, pst_error *err);
+psti_bucket *psti_bucket_ref(psti_bucket *bucket);
+void psti_bucket_unref(psti_bucket *bucket); /* NULL is fine */
+/* "s3://BUCKET" or "https://HOST:PORT" (a usual port is left out): for messages and identities. */
+const char *psti_bucket_name(const psti_bucket *bucket);
+/* Whether its keys can be listed: S3 only. */
+bool psti_bucket_lists(const psti_bucket *bucket);
+
+/* What the net keeps about a request while it runs; no one else looks inside. */
+struct psti_transfer;
+struct psti_sum {
+    uint64_t value; /* of a CRC */
+    void *digest;   /* of the longer ones; made when the first bytes come */
+    uint8_t wanted[32], kind;
+};
+struct psti_request {
+    struct psti_get *next, *prev;
+    struct psti_transfer *transfer[3]; /* the first request and up to two that race it */
+    void *waiter;                      /* of psti_net_now */
+    const char *query;                 /* of a listing */
+    uint64_t submitted_ns, progress_ns, failed_ns, due_ns, race_ns;
+    uint64_t before_ns; /* the last failure */
+    uint64_t end;       /* offset behind the last byte asked for; UINT64_MAX = not known yet */
+    uint64_t received;  /* bytes handed on so far */
+    uint64_t forgiven;  /* of them, when attempts were last forgotten */
+    struct psti_sum sum;
+    uint32_t attempts, lies;
+    uint8_t kind, state, races, renewed, replaced, placed;
+    atomic_bool cancelled;
+};
+
+/* One GET of a whole object or of a part. The caller's storage, left alone by him between submit
+ * and done; what is not set is nought. */
+typedef struct psti_get {
+    psti_bucket *bucket; /* bucket, key, etag must live until done */
+    const char *key;     /* unescaped */
+    /* As the server gave it, quotes included: sent as If-Match and compared with the answer's.
+     * NULL: any; the answer's is in seen_etag, and holds from the first byte to the last. */
+    const char *etag;
+    uint64_t size;           /* of the whole object; UINT64_MAX = not known */
+    uint64_t offset, length; /* length UINT64_MAX: to the end */
+    /* Room for length bytes. Or NULL, and then sink gets them in order, none twice, on the net
+     * thread; what it returns, if not nought, ends the request with -ECANCELED. */
+    uint8_t *buf;
+    int (*sink)(struct psti_get *get, uint64_t at, const uint8_t *bytes, size_t count);
+    /* Once, on the net thread; must not block and may submit this get again. 0; -errno;
+     * PST_ECHANGED when the object is another one than etag and size say; PST_ECORRUPT when its
+     * checksum is wrong again and again. */
+    void (*done)(struct psti_get *get, int status);
+    void *user;
+    pst_error *err; /* why, with the key; NULL is fine. Never holds a secret. */
+    /* Set before done. */
+    uint64_t seen_size;
+    char seen_etag[PSTI_ETAG_ROOM];
+    uint64_t took_ns; /* from submit to done */
+    struct psti_request request;
+} psti_get;
+
+/* Never blocks; any thread, the net's own too. Starts the net thread of this process at first use.
+ * done always comes, even when the thread cannot be started: then from the calling thread. In a
+ * forked child what the parent had submitted is the parent's: done does not come there. */
+void psti_net_submit(psti_get *get);
+/* The same, waits and returns done's status; done itself is not called. Not from the net thread. */
+int psti_net_now(psti_get *get);
+/* A wish; done still comes, with -ECANCELED when it was granted. Before done only. */
+void psti_net_cancel(psti_get *get);
+
+/* Most requests in flight in this process (1..1024; default 64). Returns the number before; 0 only
+ * asks. */
+int psti_net_depth(int connections);
+
+typedef struct psti_object {
+    const char *key; /* as it is, any byte but NUL, which ends it */
+    size_t key_len;
+    uint64_t size;
+    int64_t mtime_ns; /* since 1970; 0 = the server did not say */
+    const char *etag; /* quotes included; "" = the server did not say */
+} psti_object;
+
+/* Lists the keys that begin with prefix in byte order, 1,000 a request; each() is called from the
+ * calling thread, and what it returns, if not nought, ends the listing and is returned. A listing
+ * that is out of order, repeats keys, goes in circles or holds entities is refused. */
+int psti_net_list(psti_bucket *bucket, const char *prefix,
+                  int (*each)(void *user, const psti_object *object), void *user, pst_error *err);
+/* *size is UINT64_MAX where the server does not say; the etag is "" then. */
+int psti_net_head(psti_bucket *bucket, const char *key, uint64_t *size, char etag[PSTI_ETAG_ROOM],
+                  pst_error *err);
+
+/* Of this process since it began. */
+typedef struct psti_net_stats {
+    uint64_t requests; /* sent, of every kind */
+    uint64_t lists;    /* of them, pages of listings */
+    uint64_t retries;  /* sent again after a failure */
+    uint64_t resumed;  /* of them, behind the last byte that had come */
+    uint64_t hedges;   /* sent a second time because nothing came */
+    uint64_t throttled;
+    uint64_t errors; /* gets that ended with an error */
+    uint64_t bytes;  /* of objects */
+    uint64_t connections;
+    uint64_t in_flight; /* now */
+} psti_net_stats;
+void psti_net_stats_get(psti_net_stats *out);
+
+#endif
