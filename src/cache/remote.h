@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The tier beyond this machine: entries in Redis or Valkey, one server or a cluster, shared by all
+ * engines that name it. Values are opaque here (see cache/envelope.h for what is in them).
+ *
+ * It may only ever make things faster. Whatever goes wrong, an answer that does not come, an error,
+ * a value that is too large, is a miss, told within PSTI_REMOTE_WAIT_NS, or a few times that while
+ * answers to others stream in; a node that does not answer is not asked for a second, then tried
+ * again without any sample waiting for it.
+ *
+ * Claims: so that of several engines that miss the same entry one makes it, the first to miss it
+ * sets a mark that runs out by itself; the others wait for the value, a bounded time.
+ *
+ * One thread per tier does all of the talking. Any thread may call; callbacks come from the tier's
+ * thread and must not block. After fork the child's calls are misses, and only close is of use. */
+#ifndef PSTI_CACHE_REMOTE_H
+#define PSTI_CACHE_REMOTE_H
+
+#include "cache/cache.h"
+#include "penstock.h"
+
+typedef struct psti_remote psti_remote;
+
+enum { PSTI_REMOTE_WAIT_NS = 50000000 };
+
+typedef struct psti_remote_spec {
+    /* redis://[user@]host[:port][,host[:port]...][/db]; rediss:// is the same through TLS. The
+     * password is in PENSTOCK_REMOTE_PASSWORD, or in the file that PENSTOCK_REMOTE_PASSWORD_FILE
+     * names; never in the URL, which people may see. */
+    const char *url;
+    size_t value_max; /* bytes of the largest value sent or taken; 0: 64 MiB */
+    size_t queue_max; /* bytes that wait to be sent, at most; 0: 32 MiB. As much again is kept */
+} psti_remote_spec;
+
+/* Waits a moment for the first node to answer; that none does is no failure. Fails where the URL is
+ * wrong, or asks for what this build does not have. */
+int psti_remote_open(const psti_remote_spec *spec, psti_remote **out, pst_error *err);
+/* Whether the URL could be opened in this build, without opening it. */
+int psti_remote_check(const char *url, pst_error *err);
+/* What waits to be sent is sent if that goes quickly; requests end with -ECANCELED. NULL is fine.
+ */
+void psti_remote_close(psti_remote *remote);
+
+/* ---- asking ---------------------------------------------------------------------------------- */
+
+struct psti_remote_line;
+struct psti_remote_link {
+    struct psti_remote_link *next, *prev;
+};
+enum { PSTI_REMOTE_KEY_ROOM = 56 };
+
+/* What the tier keeps about a request; its own. */
+typedef struct psti_remote_request {
+    struct psti_remote_link timed, queued;
+    struct psti_remote_line *line; /* sent through, with that number; or NULL */
+    uint32_t number;
+    uint8_t what, redirects, late;
+    bool asking; /* the next time behind ASKING */
+    uint16_t slot;
+    uint64_t due_ns, lost_ns, sent_ns;
+    struct psti_remote_line *via;   /* queued at, or sent through */
+    uint64_t since_ns, since_bytes; /* asked then, when so much had come in there */
+    char key[PSTI_REMOTE_KEY_ROOM];
+} psti_remote_request;
+
+enum { PSTI_REMOTE_MINE = 1 };
+
+/* In the caller's storage, untouched from psti_remote_get until done. */
+typedef struct psti_remote_op {
+    psti_cache_key key;
+    /* What it costs to make it, roughly. 0: no claim, a miss is told at once. */
+    uint64_t cost_ns;
+    /* Where `size` bytes go, 64-aligned if whoever opens them wants that; NULL: no place, so it is
+     * a miss. Called once at most before done. */
+    uint8_t *(*room)(struct psti_remote_op *op, size_t size);
+    /* 0: the value is where room said. PSTI_REMOTE_MINE: it is not there, and the caller has the
+     * claim: psti_remote_put_send or psti_remote_release is to follow. -ENOENT: not there, or
+     * nobody finished it in time. -EAGAIN: no answer. -ECANCELED: the tier closes, or it is
+     * not wanted any more. */
+    void (*done)(struct psti_remote_op *op, int status);
+    /* Whether a value that another makes is still waited for; NULL: yes. Asked now and then. */
+    bool (*wanted)(struct psti_remote_op *op);
+    void *user;
+    size_t size;      /* of the value; set before done(0) */
+    uint64_t mine_ns; /* when the claim was won; set before done(PSTI_REMOTE_MINE) */
+
+    psti_remote_request request;
+} psti_remote_op;
+
+/* Whether it makes sense to ask: the node that has the key answers as far as is known. Cheap. */
+bool psti_remote_answers(psti_remote *remote, const psti_cache_key *key);
+void psti_remote_get(psti_remote *remote, psti_remote_op *op);
+
+/* ---- storing --------------------------------------------------------------------------------- */
+
+typedef struct psti_remote_put psti_remote_put;
+
+/* Room for a value of that size, 64-aligned, to be filled and sent or cancelled. While as much
+ * waits as may, the caller is held back, up to PSTI_REMOTE_WAIT_NS. NULL: the tier does not take
+ * it. */
+psti_remote_put *psti_remote_put_begin(psti_remote *remote, const psti_cache_key *key, size_t size);
+uint8_t *psti_remote_put_bytes(psti_remote_put *put);
+/* mine_ns: the op's where the caller has the claim; else 0. */
+void psti_remote_put_send(psti_remote *remote, psti_remote_put *put, uint64_t mine_ns);
+void psti_remote_put_cancel(psti_remote *remote, psti_remote_put *put);
+/* The value will not come from this engine: whoever waits for it need not. Never blocks. */
+void psti_remote_release(psti_remote *remote, const psti_cache_key *key);
+
+/* ---- figures --------------------------------------------------------------------------------- */
+
+typedef struct psti_remote_stats {
+    uint64_t gets, hits, misses; /* answered: found, not there */
+    uint64_t unanswered;         /* errors, too slow, refused */
+    uint64_t puts, put_failures; /* sent and taken; not taken, or no room to send them */
+    uint64_t bytes_got, bytes_put;
+    uint64_t claims, waits, waited_hits; /* claims won; lost; lost and then found */
+    uint64_t redirects, refreshes;       /* MOVED and ASK followed; topologies asked for */
+    uint64_t breaks;                     /* times that a node was given up for a while */
+    int nodes, nodes_up;
+    double bytes_per_s; /* of values while some were on the way; 0 until measured */
+} psti_remote_stats;
+void psti_remote_stats_get(psti_remote *remote, psti_remote_stats *out);
+double psti_remote_bandwidth(const psti_remote *remote); /* bytes_per_s; cheap */
+/* The URL, which has no secret in it. */
+const char *psti_remote_name(const psti_remote *remote);
+
+#endif
