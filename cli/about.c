@@ -131,6 +131,7 @@ const command command_ops = {
 typedef struct settings_values {
     int64_t workers, io_depth;
     uint64_t memory, cache;
+    const char *disk;
     int io;
     bool json;
 } settings_values;
@@ -157,13 +158,15 @@ static void json_features(json *j)
 
 static void print_settings(const pst_settings *s)
 {
-    char budget[TEXT_SHORT], have[TEXT_SHORT], cache[TEXT_SHORT];
+    char budget[TEXT_SHORT], have[TEXT_SHORT], cache[TEXT_SHORT], disk[TEXT_SHORT];
     printf("cpus      %d\n", s->cpus);
     printf("may_have  %s\n", text_bytes(have, s->may_have));
     printf("workers   %d\n", s->workers);
     printf("memory    %s\n", text_bytes(budget, s->memory_bytes));
     printf("cache     %s%s\n", s->cache_bytes ? "at most " : "",
            s->cache_bytes ? text_bytes(cache, s->cache_bytes) : "none");
+    printf("disk      %s%s\n", s->disk_bytes ? "at most " : "",
+           s->disk_bytes ? text_bytes(disk, s->disk_bytes) : "none");
     printf("io        %s\n", io_words[s->io]);
     printf("io_depth  %d\n", s->io_depth);
     printf("kernels   %s\n", s->cpu);
@@ -179,6 +182,7 @@ static void json_settings(const pst_settings *s)
     json_int(&j, "workers", s->workers);
     json_uint(&j, "memory_bytes", s->memory_bytes);
     json_uint(&j, "cache_bytes", s->cache_bytes);
+    json_uint(&j, "disk_bytes", s->disk_bytes);
     json_text(&j, "io", io_words[s->io]);
     json_int(&j, "io_depth", s->io_depth);
     json_text(&j, "kernels", s->cpu);
@@ -212,6 +216,7 @@ static int run_settings(const void *values)
     opts.workers = (int)v->workers;
     opts.memory_bytes = v->memory;
     opts.cache_bytes = v->cache;
+    opts.disk = v->disk;
     opts.io_depth = (int)v->io_depth;
     opts.io = v->io;
     if (pst_settings_resolve(&opts, &found, &err) < 0)
@@ -230,6 +235,7 @@ static const arg_option settings_options[] = {
     OPT_INT("workers", "N", AT(workers), 0, 1024, "0", "as given to feed"),
     OPT_BYTES("memory", "BYTES", AT(memory), "0", "as given to feed"),
     OPT_CACHE(AT(cache), "0", "as given to feed"),
+    OPT_TEXT("disk", "DIR:BYTES", AT(disk), NULL, "as given to feed"),
     OPT_WORD("io", "auto|uring|threads", AT(io), io_words, "auto", "as given to feed"),
     OPT_INT("io-depth", "N", AT(io_depth), 0, 1024, "0", "as given to feed"),
     OPT_FLAG("json", AT(json), "as one JSON object"),

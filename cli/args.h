@@ -58,6 +58,13 @@ typedef struct arg_option {
         .name = "cache", .type = ARG_BYTES, .meta = "BYTES|auto", .offset = (at_),                 \
         .words = (const char *const[]){"auto", NULL}, .def = (def_), .help = (help_)               \
     }
+#define OPT_DISK(at_)                                                                              \
+    OPT_TEXT("disk", "DIR:BYTES", at_, NULL,                                                       \
+             "keep samples in files below DIR, at most so many bytes, for later epochs and runs")
+#define OPT_REMOTE(at_)                                                                            \
+    OPT_TEXT("remote", "URL", at_, NULL,                                                           \
+             "keep samples on a Redis or Valkey server for all jobs that name it, as in "          \
+             "redis://cache:6379; the password is in PENSTOCK_REMOTE_PASSWORD")
 #define OPT_BOUND(type_, name_, meta_, at_, min_, max_, def_, help_)                               \
     {                                                                                              \
         .name = (name_), .type = (type_), .meta = (meta_), .offset = (at_), .min = (min_),         \

@@ -22,7 +22,7 @@ enum { SLICES = 3, COUNTS_MAX = 16, FILES_MAX = 4000 };
 static const uint64_t files_bytes_max = 256 << 20;
 
 typedef struct bench_values {
-    const char *data, *pipeline, *index_dir;
+    const char *data, *pipeline, *index_dir, *disk, *remote;
     int64_t batch, workers;
     double seconds;
     uint64_t seed, memory, cache;
@@ -178,6 +178,8 @@ static int measure(bench *b, row *r)
     engine_opts.workers = r->workers;
     engine_opts.memory_bytes = b->v->memory;
     engine_opts.cache_bytes = b->v->cache;
+    engine_opts.disk = b->v->disk;
+    engine_opts.remote = b->v->remote;
     pst_job_options_init(&opts);
     opts.pipeline = b->pipeline;
     opts.batch = (int)b->v->batch;
@@ -352,6 +354,8 @@ static const arg_option options[] = {
             "only this count; 0 = 1, 2, 4 … up to the CPUs"),
     OPT_BYTES("memory", "BYTES", AT(memory), "0", "memory budget, as for feed"),
     OPT_CACHE(AT(cache), "0", "decoded samples kept, as for feed"),
+    OPT_DISK(AT(disk)),
+    OPT_REMOTE(AT(remote)),
     OPT_U64("seed", "S", AT(seed), "0", "of order and random choices"),
     OPT_TEXT("index-dir", "DIR|none", AT(index_dir), NULL,
              "where listings are remembered (default: penstock in the cache folder)"),

@@ -21,7 +21,7 @@
 
 typedef struct feed_values {
     const char *data, *pipeline, *split, *fields, *sampler, *rank, *on_error, *ledger, *save_state,
-        *load_state, *index_dir, *group, *bucket_by, *forms, *engine, *without;
+        *load_state, *index_dir, *group, *bucket_by, *forms, *engine, *without, *disk, *remote;
     int64_t batch, epochs, start_epoch, workers, max_batches, io_depth, ready_depth, reorder_window,
         draws;
     uint64_t seed, memory, cache;
@@ -57,6 +57,8 @@ static int open_engine(feed *f)
     opts.io_depth = (int)f->v->io_depth;
     opts.io = f->v->io;
     opts.address = f->v->engine;
+    opts.disk = f->v->disk;
+    opts.remote = f->v->remote;
     const int exit_code = choose_forms(f->v->forms, opts.forms);
     if (exit_code != CLI_OK)
         return exit_code;
@@ -373,6 +375,8 @@ static const arg_option options[] = {
     OPT_TEXT("forms", "E:D:A", AT(forms), NULL,
              "most that encoded, decoded and augmented samples may have of the cache, in percent, "
              "as in 0:60:40 (default: as it pays)"),
+    OPT_DISK(AT(disk)),
+    OPT_REMOTE(AT(remote)),
     OPT_INT("ready-depth", "N", AT(ready_depth), 0, 64, "0",
             "batches prepared ahead; 0 = 4, less if memory is short"),
     OPT_WORD(

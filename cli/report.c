@@ -28,6 +28,26 @@ static const char *io_name(int io)
 
 /* ---- for people ----------------------------------------------------------------------------- */
 
+static void print_tiers(const report *r)
+{
+    char a[TEXT_SHORT], b[TEXT_SHORT], c[TEXT_SHORT], d[TEXT_SHORT];
+    const pst_job_stats *s = &r->stats;
+    if (r->settings.disk_bytes > 0)
+        printf("  disk         %s entries in %s of %s; %.1f %% came from it, %s%s\n",
+               text_count(a, s->disk_entries), text_bytes(b, s->disk_bytes),
+               text_bytes(c, r->settings.disk_bytes),
+               100 * share_of((double)s->disk_hits, (double)(s->disk_hits + s->disk_misses)),
+               text_bytes(d, s->disk_read_bytes), s->disk_off ? "; it is off" : "");
+    if (s->disk_damaged + s->disk_errors + s->disk_dropped > 0)
+        printf("               %s damaged, %s not written, %s errors\n",
+               text_count(a, s->disk_damaged), text_count(b, s->disk_dropped),
+               text_count(c, s->disk_errors));
+    if (r->settings.remote)
+        printf("  remote       %.1f %% came from it, %s; %s errors\n",
+               100 * share_of((double)s->remote_hits, (double)(s->remote_hits + s->remote_misses)),
+               text_bytes(a, s->remote_read_bytes), text_count(b, s->remote_errors));
+}
+
 static void print_rate(const report *r)
 {
     char a[TEXT_SHORT], b[TEXT_SHORT], c[TEXT_SHORT];
@@ -53,6 +73,7 @@ static void print_rate(const report *r)
                text_count(a, r->stats.cache_entries), text_bytes(b, r->stats.cache_bytes),
                100 * share_of((double)(r->stats.cache_hits + r->stats.shared_hits),
                               (double)(r->stats.preparations + r->stats.shared_hits)));
+    print_tiers(r);
     if (r->stats.shared_hits > 0)
         printf("  shared       %s samples came as other jobs had prepared them\n",
                text_count(a, r->stats.shared_hits));
@@ -148,6 +169,21 @@ static void json_measures(json *j, const report *r)
     json_uint(j, "cache_bytes", r->stats.cache_bytes);
     json_uint(j, "cache_entries", r->stats.cache_entries);
     json_uint(j, "fresh_batches", r->stats.fresh_batches);
+    json_uint(j, "disk_hits", r->stats.disk_hits);
+    json_uint(j, "disk_misses", r->stats.disk_misses);
+    json_uint(j, "disk_read_bytes", r->stats.disk_read_bytes);
+    json_uint(j, "disk_entries", r->stats.disk_entries);
+    json_uint(j, "disk_bytes", r->stats.disk_bytes);
+    json_uint(j, "disk_written", r->stats.disk_written);
+    json_uint(j, "disk_evicted", r->stats.disk_evicted);
+    json_uint(j, "disk_dropped", r->stats.disk_dropped);
+    json_uint(j, "disk_damaged", r->stats.disk_damaged);
+    json_uint(j, "disk_errors", r->stats.disk_errors);
+    json_bool(j, "disk_off", r->stats.disk_off != 0);
+    json_uint(j, "remote_hits", r->stats.remote_hits);
+    json_uint(j, "remote_misses", r->stats.remote_misses);
+    json_uint(j, "remote_read_bytes", r->stats.remote_read_bytes);
+    json_uint(j, "remote_errors", r->stats.remote_errors);
     json_uint(j, "pads", r->pads);
     json_uint(j, "warnings", r->stats.warnings);
     json_uint(j, "epochs", r->epochs);
@@ -191,6 +227,7 @@ static void json_settings(json *j, const report *r)
     json_int(j, "cpus", r->settings.cpus);
     json_uint(j, "memory_bytes", r->settings.memory_bytes);
     json_uint(j, "cache_bytes", r->settings.cache_bytes);
+    json_uint(j, "disk_limit_bytes", r->settings.disk_bytes);
     json_int(j, "io_depth", r->settings.io_depth);
     json_text(j, "io", io_name(r->settings.io));
     json_text(j, "kernels", r->settings.cpu);

@@ -24,6 +24,8 @@ typedef struct run_values {
 static int check_file(const char *path)
 {
     struct stat info;
+    if (strstr(path, "://") != NULL) /* in a bucket, or on a web server */
+        return CLI_OK;
     if (stat(path, &info) != 0)
         return fail_errno(errno, "read", path);
     if (S_ISDIR(info.st_mode))

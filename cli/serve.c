@@ -13,7 +13,7 @@
 enum { UIDS_MOST = 64 };
 
 typedef struct serve_values {
-    const char *socket, *allow_uid, *forms;
+    const char *socket, *allow_uid, *forms, *disk, *remote, *dataset;
     uint64_t memory, cache, client_cap;
     int64_t workers, idle_exit;
 } serve_values;
@@ -62,8 +62,11 @@ static int run_serve(const void *values)
     pst_server_options opts;
     pst_server_options_init(&opts);
     opts.dir = v->socket;
+    opts.datasets = v->dataset;
     opts.engine.memory_bytes = v->memory;
     opts.engine.cache_bytes = v->cache;
+    opts.engine.disk = v->disk;
+    opts.engine.remote = v->remote;
     opts.engine.workers = (int)v->workers;
     opts.idle_exit_s = (int)v->idle_exit;
     opts.client_cap = v->client_cap;
@@ -87,10 +90,15 @@ static const arg_option options[] = {
     OPT_TEXT("forms", "E:D:A", AT(forms), NULL,
              "most that encoded, decoded and augmented samples may have of the cache, in percent, "
              "as in 0:60:40 (default: as it pays)"),
+    OPT_DISK(AT(disk)),
+    OPT_REMOTE(AT(remote)),
     OPT_INT("workers", "N", AT(workers), 0, 1024, "0",
             "worker threads; 0 = the CPU quota, less one when there are more than two"),
     OPT_TEXT("allow-uid", "U[,U...]", AT(allow_uid), NULL,
              "other users who may come in; each gets the files that he may read himself"),
+    OPT_TEXT("dataset", "NAME=URL[,...]", AT(dataset), NULL,
+             "datasets in buckets that jobs may ask for by URL, as in "
+             "photos=s3://bucket/photos; read with the daemon's credentials"),
     OPT_INT("idle-exit", "S", AT(idle_exit), 0, 31536000, "0",
             "end when nobody was connected for S seconds; 0 = never"),
     OPT_BYTES("client-cap", "BYTES", AT(client_cap), "0",

@@ -192,6 +192,11 @@ typedef struct pst_engine_options {
                             "unix:" = of this user's default; "auto" = of a daemon of this user if
                             one runs; the rest of the options then holds for what is done here when
                             the daemon cannot do it or dies (NULL or "embedded" = this process) */
+    const char *disk;    /* the disk tier: "DIR:BYTES", samples are kept in files there, at most so
+                            many bytes (K, M, G, T), and found again by later engines (NULL or "" =
+                            none) */
+    const char *remote;  /* the remote tier: "redis://HOST[:PORT]", samples are kept there for all
+                            engines that name it; never with a password in it (NULL or "" = none) */
 } pst_engine_options;
 
 /* What was asked for and what it became on this machine. */
@@ -204,6 +209,8 @@ typedef struct pst_settings {
     double forms[3];      /* as asked for */
     char cpu[16];         /* kernels in use: "c", "avx2", "avx512" */
     int served;           /* 1 = an engine's: the numbers are those of the daemon behind it */
+    uint64_t disk_bytes;  /* of the disk tier; 0 = none */
+    int remote;           /* 1 = there is a remote tier */
 } pst_settings;
 
 PST_API void pst_engine_options_init(pst_engine_options *opts);
@@ -252,8 +259,9 @@ typedef struct pst_sample_info {
 } pst_sample_info;
 
 PST_API void pst_dataset_options_init(pst_dataset_options *opts);
-/* path: a folder, a tar file, a folder or list of tar shards, a manifest (.tsv, .jsonl), or one
- * file. opts may be NULL. */
+/* path: a folder, a tar file, a folder or list of tar shards, a manifest (.tsv, .jsonl), one file,
+ * the URL of such data (s3://BUCKET/PREFIX; https://… but for folders), or penstock://NAME of what
+ * was pulled (penstock/datasets.h). opts may be NULL. */
 PST_API int pst_dataset_open(const char *path, const pst_dataset_options *opts, pst_dataset **out,
                              pst_error *err);
 /* Jobs hold their own reference: closing while they run is fine. NULL is fine. */
@@ -553,6 +561,15 @@ typedef struct pst_job_stats {
     uint64_t slow_early;           /* of slow ones begun before their turn */
     uint64_t active_workers;       /* of the engine: that may work at once, by the tuner */
     uint64_t prediction_error_ppm; /* mean error of predicted work, of the mean work (0 = none) */
+    /* Tiers outside RAM. Samples met so far of which something came from the disk tier, or for
+     * which nothing was there; bytes that came. The same of the remote tier. */
+    uint64_t disk_hits, disk_misses, disk_read_bytes;
+    uint64_t remote_hits, remote_misses, remote_read_bytes;
+    /* Of the engine: what the disk tier holds; entries it wrote, let go, found damaged, did not get
+     * written; errors of the disk; 1 = it is off. Errors of the remote tier. */
+    uint64_t disk_entries, disk_bytes, disk_written, disk_evicted, disk_damaged, disk_dropped,
+        disk_errors, disk_off;
+    uint64_t remote_errors;
 } pst_job_stats;
 
 /* How an image becomes what the pipeline asks for, once its last op is done. For an element x of
@@ -662,6 +679,7 @@ PST_API uint32_t pst_crc32c(uint32_t crc, const void *bytes, size_t size);
 }
 #endif
 
+#include "penstock/datasets.h"
 #include "penstock/plan.h"
 #include "penstock/serve.h"
 #endif

@@ -26,6 +26,9 @@ typedef struct pst_server_options {
                             budget, at most 256 MiB) */
     int lifeline; /* a descriptor, of a pipe or socket: pst_server_run returns when whoever has the
                      other end closes it or is gone; stays the caller's (-1 = none) */
+    const char *datasets; /* what lies in buckets and may be asked for, as
+                             "NAME=s3://BUCKET/PREFIX,NAME=…": read with this process's credentials
+                             for every user who may come in; copied (NULL = none) */
 } pst_server_options;
 
 PST_API void pst_server_options_init(pst_server_options *opts);

@@ -152,6 +152,10 @@ PyObject *pyp_custom_dataset(PyObject *module, PyObject *args, PyObject *kwargs)
 /* serve.c */
 PyObject *pyp_serve(PyObject *module, PyObject *args, PyObject *kwargs);
 PyObject *pyp_served_dir(PyObject *module, PyObject *unused);
+/* depot.c: pulled datasets */
+PyObject *pyp_pull(PyObject *module, PyObject *args, PyObject *kwargs);
+PyObject *pyp_datasets(PyObject *module, PyObject *args, PyObject *kwargs);
+PyObject *pyp_evict(PyObject *module, PyObject *args, PyObject *kwargs);
 /* "Type: text (file:line)" into err's message. */
 void pyp_exception_text(PyObject *exc, PyObject *trace, pst_error *err);
 /* As pyp_raise; where the source's code is the reason, from the exception it raised. source may be

@@ -12,14 +12,15 @@ static const char *const io_words[] = {"auto", "uring", "threads", NULL};
 
 static int parse_options(PyObject *args, PyObject *kwargs, pst_engine_options *opts)
 {
-    static char *names[] = {"workers", "memory", "cache",   "io_depth",
-                            "io",      "forms",  "address", NULL};
+    static char *names[] = {"workers", "memory",  "cache", "io_depth", "io",
+                            "forms",   "address", "disk",  "remote",   NULL};
     const char *io = "auto";
     pst_engine_options_init(opts);
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|iO&O&$is(ddd)z:Engine", names, &opts->workers,
-                                     pyp_as_u64, &opts->memory_bytes, pyp_as_cache,
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|iO&O&$is(ddd)zzz:Engine", names,
+                                     &opts->workers, pyp_as_u64, &opts->memory_bytes, pyp_as_cache,
                                      &opts->cache_bytes, &opts->io_depth, &io, &opts->forms[0],
-                                     &opts->forms[1], &opts->forms[2], &opts->address))
+                                     &opts->forms[1], &opts->forms[2], &opts->address, &opts->disk,
+                                     &opts->remote))
         return -1;
     opts->io = pyp_pick("io", io_words, io);
     return opts->io < 0 ? -1 : 0;
@@ -117,13 +118,13 @@ static pst_engine *usable(PyObject *self)
 
 PyObject *pyp_settings_dict(const pst_settings *settings)
 {
-    return Py_BuildValue("{s:i, s:K, s:i, s:i, s:s, s:K, s:K, s:s, s:O}", "cpus", settings->cpus,
-                         "may_have", (unsigned long long)settings->may_have, "workers",
-                         settings->workers, "io_depth", settings->io_depth, "io",
-                         io_words[settings->io], "memory",
-                         (unsigned long long)settings->memory_bytes, "cache",
-                         (unsigned long long)settings->cache_bytes, "cpu", settings->cpu, "served",
-                         settings->served ? Py_True : Py_False);
+    return Py_BuildValue(
+        "{s:i, s:K, s:i, s:i, s:s, s:K, s:K, s:K, s:s, s:O}", "cpus", settings->cpus, "may_have",
+        (unsigned long long)settings->may_have, "workers", settings->workers, "io_depth",
+        settings->io_depth, "io", io_words[settings->io], "memory",
+        (unsigned long long)settings->memory_bytes, "cache",
+        (unsigned long long)settings->cache_bytes, "disk", (unsigned long long)settings->disk_bytes,
+        "cpu", settings->cpu, "served", settings->served ? Py_True : Py_False);
 }
 
 static PyObject *engine_settings(PyObject *self, void *closure)
@@ -188,12 +189,15 @@ static PyType_Slot engine_slots[] = {
     {Py_tp_getset, engine_getset},
     {Py_tp_doc,
      "Engine(workers=0, memory=0, cache=0, *, io_depth=0, io='auto', forms=(0, 0, 0), "
-     "address=None)\n\n"
+     "address=None, disk=None, remote=None)\n\n"
      "A pool of workers and one byte budget, shared by the loaders that are given it. 0 = chosen "
      "for "
      "this machine. cache: bytes of the budget for samples kept in memory, or 'auto'; 0 = none. "
      "forms: the most that encoded, decoded and augmented ones may have of it. address: 'unix:DIR' "
-     "for the daemon that serves DIR, 'auto' for this user's if one runs; else this process."},
+     "for the daemon that serves DIR, 'auto' for this user's if one runs; else this process. disk: "
+     "'DIR:BYTES', keeps samples in files there, also for later runs. remote: 'redis://HOST', "
+     "keeps "
+     "them on a server for all engines that name it."},
     {0, NULL},
 };
 

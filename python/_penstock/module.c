@@ -265,6 +265,13 @@ static PyMethodDef module_methods[] = {
      "other end of lifeline is gone"},
     {"served_dir", pyp_served_dir, METH_NOARGS,
      "served_dir() -> the directory of this user's daemon, if there is one"},
+    {"pull", (PyCFunction)(void (*)(void))pyp_pull, METH_VARARGS | METH_KEYWORDS,
+     "pull(name, url=None, *, dir=None, revision=None, pin=False, check=False, connections=0, "
+     "opaque_etags=False, progress=None) -> dict: brings a dataset from a bucket to a local disk"},
+    {"datasets", (PyCFunction)(void (*)(void))pyp_datasets, METH_VARARGS | METH_KEYWORDS,
+     "datasets(dir=None) -> list of dicts: what was pulled"},
+    {"evict", (PyCFunction)(void (*)(void))pyp_evict, METH_VARARGS | METH_KEYWORDS,
+     "evict(name=None, *, to_fit=None, dir=None) -> bytes freed"},
     {"trim", module_trim, METH_NOARGS,
      "trim() -> None. Gives memory that was freed back to the system, where the C library can."},
     {"_end", pyp_sources_end, METH_NOARGS, "Called when the interpreter ends."},

@@ -22,17 +22,17 @@ static int serve(const pst_server_options *opts, int ready, pst_error *err)
 
 PyObject *pyp_serve(PyObject *module, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"dir",    "lifeline", "ready", "workers",
-                            "memory", "cache",    "forms", NULL};
+    static char *names[] = {"dir",   "lifeline", "ready", "workers", "memory",
+                            "cache", "forms",    "disk",  "remote",  NULL};
     pst_server_options opts;
     pst_error err = {0};
     int ready;
     pst_server_options_init(&opts);
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "s$iiiO&O&(ddd):serve", names, &opts.dir,
-                                     &opts.lifeline, &ready, &opts.engine.workers, pyp_as_u64,
-                                     &opts.engine.memory_bytes, pyp_as_cache,
-                                     &opts.engine.cache_bytes, &opts.engine.forms[0],
-                                     &opts.engine.forms[1], &opts.engine.forms[2]))
+    if (!PyArg_ParseTupleAndKeywords(
+            args, kwargs, "s$iiiO&O&(ddd)zz:serve", names, &opts.dir, &opts.lifeline, &ready,
+            &opts.engine.workers, pyp_as_u64, &opts.engine.memory_bytes, pyp_as_cache,
+            &opts.engine.cache_bytes, &opts.engine.forms[0], &opts.engine.forms[1],
+            &opts.engine.forms[2], &opts.engine.disk, &opts.engine.remote))
         return NULL;
     PyThreadState *thread = PyEval_SaveThread();
     const int rc = serve(&opts, ready, &err);

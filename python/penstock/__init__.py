@@ -14,7 +14,20 @@ from . import ops
 from ._batch import Batch
 from ._dataset import Dataset, Field
 from ._loader import Loader, merge_states
-from ._penstock import CODES, DataError, Engine, Error, PipelineError, SettingError, StateError, settings, version
+from ._penstock import (
+    CODES,
+    DataError,
+    Engine,
+    Error,
+    PipelineError,
+    SettingError,
+    StateError,
+    datasets,
+    evict,
+    pull,
+    settings,
+    version,
+)
 from ._pipeline import Pipeline, check_pipeline, python
 
 __version__ = version()
@@ -33,8 +46,11 @@ __all__ = [
     "SettingError",
     "StateError",
     "check_pipeline",
+    "datasets",
+    "evict",
     "merge_states",
     "ops",
+    "pull",
     "python",
     "settings",
 ]

@@ -49,7 +49,8 @@ class _Keys(Sequence):
 
 
 class Dataset:
-    """A folder, a tar file, a folder or list of tar shards, a manifest (.tsv, .jsonl), one file, or an object of yours.
+    """A folder, a tar file, a folder or list of tar shards, a manifest (.tsv, .jsonl), one file, the ``s3://`` or ``https://`` URL of
+    any of these, or an object of yours.
 
     index_dir: where listings are remembered (None = the user's cache folder, "" = nowhere). refresh: list again.
 

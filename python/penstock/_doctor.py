@@ -41,6 +41,7 @@ _WITHOUT = {
     "fft": "features of recordings cannot be computed; build with kissfft",
     "uring": "files are read by threads; build with liburing",
     "control": "penstock serve shows nothing of its jobs; build with libmicrohttpd",
+    "bucket": "data in S3 and HTTP buckets cannot be read; build with libcurl, expat and libcrypto",
 }
 
 

@@ -55,6 +55,8 @@ class Loader:
     memory: bytes or "8G" for everything (0 = chosen here). cache: of these, for samples kept in memory: bytes, "16G", "auto" (what
     the rest leaves; the default) or 0. A cache of some size without memory= brings its own. forms: the most that encoded,
     decoded and augmented samples may have of it, three shares of 1 (None = as it pays).
+    disk: "DIR:BYTES", for example "/scratch/cache:200G": samples are kept in files there, too, and found again by later
+    runs. remote: "redis://HOST": they are kept on that server for all loaders that name it.
     sampling: "opportunistic": samples that other loaders of the engine have prepared come first, each still once an epoch
     (order is then "ready"); loaders with the same data, pipeline and `group` share.
 
@@ -108,10 +110,13 @@ class Loader:
         schedule: str = "penstock",
         without: Iterable[str] = (),
         buckets: str | Iterable[int] | None = None,
+        disk: str | None = None,
+        remote: str | None = None,
     ) -> None:
-        if isinstance(engine, Engine) and (workers or memory or cache is not None or forms is not None):
+        engines = workers or memory or cache is not None or forms is not None or disk or remote
+        if isinstance(engine, Engine) and engines:
             raise SettingError(
-                "workers, memory, cache and forms belong to the engine; give them there, not beside engine="
+                "workers, memory, cache, forms, disk and remote belong to the engine; give them there, not beside engine="
             )
         if not train:
             _check_evaluation(shuffle, order, drop_last, ends)
@@ -145,6 +150,7 @@ class Loader:
         self._front = _front_for(device, channels_last, transform, collate, self._options)
         self.dataset = as_dataset(data)
         self._owns_engine = not isinstance(engine, Engine)
+        self._tiers = {"disk": disk, "remote": remote}
         self.engine = engine if isinstance(engine, Engine) else self._make_engine(workers, memory, cache, forms, engine)
         self._open()
 
@@ -163,6 +169,7 @@ class Loader:
             "memory": size * local,
             "cache": kept if kept == AUTO else kept * local,
             "forms": as_forms(forms),
+            **self._tiers,
         }
         if local > 1 and not (workers and size):
             whole = _penstock.settings()
@@ -172,7 +179,7 @@ class Loader:
             size = size or max(64 << 20, whole["memory"] // local) + (0 if kept == AUTO else kept)
 
         def share(where: str | None) -> Engine:
-            return Engine(workers, size, kept, forms=as_forms(forms), address=where)
+            return Engine(workers, size, kept, forms=as_forms(forms), address=where, **self._tiers)
 
         if local > 1 and address == "auto":
             from ._local import shared_engine

@@ -82,6 +82,8 @@ class Engine:
         io: str = "auto",
         forms: tuple[float, float, float] = (0.0, 0.0, 0.0),
         address: str | None = None,
+        disk: str | None = None,
+        remote: str | None = None,
     ) -> Engine: ...
     @property
     def settings(self) -> dict[str, Any]: ...
@@ -214,8 +216,24 @@ def serve(
     memory: int,
     cache: int | str,
     forms: tuple[float, float, float],
+    disk: str | None = None,
+    remote: str | None = None,
 ) -> None: ...
 def served_dir() -> str: ...
+def pull(
+    name: str,
+    url: str | None = None,
+    *,
+    dir: str | None = None,
+    revision: str | None = None,
+    pin: bool = False,
+    check: bool = False,
+    connections: int = 0,
+    opaque_etags: bool = False,
+    progress: Callable[[dict[str, Any]], Any] | None = None,
+) -> dict[str, Any]: ...
+def datasets(dir: str | None = None) -> list[dict[str, Any]]: ...
+def evict(name: str | None = None, *, to_fit: int | None = None, dir: str | None = None) -> int: ...
 def features() -> list[tuple[str, bool, str]]: ...
 def settings(workers: int = 0, memory: int = 0, cache: int | str = 0) -> dict[str, Any]: ...
 def check_pipeline(text: str, /) -> tuple[str, bytes]: ...

@@ -87,6 +87,7 @@ def explain_text(loader: Loader) -> str:
         f"rank      {loader.ranks.rank} of {loader.ranks.world} ({loader.ranks.source})",
         f"engine    {settings['workers']} workers, {settings['memory'] >> 20:,} MiB, kernels {settings['cpu']}",
         _cache_line(stats),
+        _disk_line(stats),
         f"so far    {stats['samples']:,} samples in {stats['batches']:,} batches",
         stats["bound"],
     ]
@@ -106,3 +107,12 @@ def _cache_line(stats: dict[str, Any]) -> str:
     found = ", ".join(f"{count / met:.0%} {form}" for form, count in hits.items() if count and met)
     share = f"; found there: {found}" if found else ""
     return f"cache     {stats['cache_entries']:,} samples in {stats['cache_bytes'] >> 20:,} MiB{share}"
+
+
+def _disk_line(stats: dict[str, Any]) -> str:
+    met = stats.get("disk_hits", 0) + stats.get("disk_misses", 0)
+    if not met:
+        return ""
+    state = "; it is off" if stats["disk_off"] else ""
+    share = f"; found there: {stats['disk_hits'] / met:.0%}"
+    return f"disk      {stats['disk_entries']:,} entries in {stats['disk_bytes'] >> 20:,} MiB{share}{state}"

@@ -32,7 +32,7 @@ int pst_dataset_open(const char *path, const pst_dataset_options *opts, pst_data
     pst_dataset *data = psti_calloc(PSTI_MEM_ENGINE, 1, sizeof *data);
     if (!data)
         return psti_fail(err, -ENOMEM, "dataset", path, "out of memory");
-    const int rc = psti_dataset_open(path, &o, &data->data, err);
+    const int rc = pulled_open(path, &o, &data->data, err);
     if (rc < 0) {
         psti_free(data);
         return rc;

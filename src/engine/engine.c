@@ -12,6 +12,18 @@ enum { IO_MOST = 128 }; /* reads under way, where the caller leaves it open */
 
 enum { BAD_KEPT = 10000 }; /* beyond that bad samples are only counted, each time they are met */
 
+/* What the pool of this process is made with, perhaps only when the daemon is lost. */
+static int keep_texts(pst_engine *engine, const pst_engine_options *opts, pst_error *err)
+{
+    const char *disk = opts && opts->disk && *opts->disk ? opts->disk : NULL;
+    const char *remote = opts && opts->remote && *opts->remote ? opts->remote : NULL;
+    engine->disk = disk ? psti_strdup(PSTI_MEM_ENGINE, disk) : NULL;
+    engine->remote = remote ? psti_strdup(PSTI_MEM_ENGINE, remote) : NULL;
+    if ((disk && !engine->disk) || (remote && !engine->remote))
+        return psti_fail(err, -ENOMEM, "engine", NULL, "out of memory while starting the engine");
+    return 0;
+}
+
 int pst_engine_new(const pst_engine_options *opts, pst_engine **out, pst_error *err)
 {
     pst_settings settings;
@@ -25,6 +37,11 @@ int pst_engine_new(const pst_engine_options *opts, pst_engine **out, pst_error *
     pthread_mutex_init(&engine->local_lock, NULL);
     engine->pid = getpid();
     engine->settings = settings;
+    rc = keep_texts(engine, opts, err);
+    if (rc < 0) {
+        pst_engine_free(engine);
+        return rc;
+    }
     const bool by_itself = opts && opts->cache_bytes == PST_CACHE_AUTO;
     const psti_pool_spec spec = {settings.workers,
                                  settings.io_depth,
@@ -32,7 +49,9 @@ int pst_engine_new(const pst_engine_options *opts, pst_engine **out, pst_error *
                                  settings.memory_bytes,
                                  by_itself ? PST_CACHE_AUTO : settings.cache_bytes,
                                  {settings.forms[0], settings.forms[1], settings.forms[2]},
-                                 opts && opts->io_depth ? 0 : IO_MOST};
+                                 opts && opts->io_depth ? 0 : IO_MOST,
+                                 engine->disk,
+                                 engine->remote};
     rc = remote_engine(engine, opts, &spec, err);
     if (rc == 0)
         rc = psti_pool_new(&spec, &engine->pool, err);
@@ -75,6 +94,8 @@ void pst_engine_free(pst_engine *engine)
     }
     remote_engine_free(engine);
     psti_pool_free(engine->pool);
+    psti_free(engine->disk);
+    psti_free(engine->remote);
     psti_free(engine->bad);
     pthread_mutex_destroy(&engine->local_lock);
     pthread_mutex_destroy(&engine->lock);
@@ -89,6 +110,16 @@ psti_budget *psti_engine_budget(pst_engine *engine)
 psti_cache *psti_engine_cache(pst_engine *engine)
 {
     return psti_pool_cache(engine->pool);
+}
+
+psti_pool *psti_engine_pool(pst_engine *engine)
+{
+    return engine->pool;
+}
+
+psti_disk *psti_engine_disk(pst_engine *engine)
+{
+    return psti_pool_disk(engine->pool);
 }
 
 void pst_engine_settings(const pst_engine *engine, pst_settings *out)

@@ -24,6 +24,7 @@ struct pst_engine {
     psti_pool *pool; /* with a link: one without workers, for records; see remote.c */
     void *link;      /* the daemon behind this engine; NULL = none */
     char *address;
+    char *disk, *remote;        /* tiers, as they were given; NULL = none */
     psti_pool_spec local_spec;  /* with a link: of the pool that is made when it is needed */
     pthread_mutex_t local_lock; /* guards local and told; taken before the pool's locks */
     psti_pool *local;
@@ -59,6 +60,9 @@ struct pst_job {
     pst_error error; /* of the job itself: closed, forked */
 };
 
+/* pulled.c: as psti_dataset_open, also what was pulled */
+int pulled_open(const char *path, const pst_dataset_options *given, psti_dataset **out,
+                pst_error *err);
 /* job.c */
 void job_detach(pst_job *job);
 int job_open_feed(pst_job *job, psti_pool *pool, const pst_job_options *o,

@@ -53,6 +53,16 @@ static const feature features[] = {
 #else
     {"control", "built without libmicrohttpd", 0},
 #endif
+#ifdef PSTI_HAVE_BUCKET
+    {"bucket", "libcurl " PSTI_BUCKET_VERSION, 1},
+#else
+    {"bucket", "built without libcurl, expat and libcrypto", 0},
+#endif
+#ifdef PSTI_HAVE_REMOTE
+    {"remote", "hiredis " PSTI_REMOTE_VERSION, 1},
+#else
+    {"remote", "built without hiredis", 0},
+#endif
 };
 
 int pst_feature(int index, const char **name, const char **detail)

@@ -185,6 +185,28 @@ static bool is_record(const pst_job *job, const psti_pool *pool)
     return job->engine->link && pool == job->engine->pool;
 }
 
+/* Decoded pixels are those of this release and of the libraries that had a part in them. */
+static psti_id128 tier_form(psti_id128 form)
+{
+    static const char *const makers[] = {"jpeg", "png", "webp", "gzip", "deflate", "flac", "fft"};
+    const char *name, *detail;
+    psti_hash hash;
+    psti_hash_init(&hash);
+    psti_hash_u64(&hash, form.lo);
+    psti_hash_u64(&hash, form.hi);
+    psti_hash_text(&hash, PST_VERSION, strlen(PST_VERSION));
+    for (int i = 0; pst_feature(i, &name, &detail) >= 0; i++) {
+        bool makes = false;
+        for (size_t k = 0; k < sizeof makers / sizeof *makers; k++)
+            makes |= strcmp(name, makers[k]) == 0;
+        if (!makes)
+            continue;
+        psti_hash_text(&hash, name, strlen(name));
+        psti_hash_text(&hash, detail, strlen(detail));
+    }
+    return psti_hash_final(&hash);
+}
+
 int job_open_feed(pst_job *job, psti_pool *pool, const pst_job_options *o,
                   const psti_feed_hooks *hooks, psti_feed **out, pst_error *err)
 {
@@ -224,6 +246,7 @@ int job_open_feed(pst_job *job, psti_pool *pool, const pst_job_options *o,
     if (o->leave_mix || o->raw_finish) /* a batch op mixes finished values */
         psti_plan_leave_mix(spec.plan);
     spec.form = psti_plan_decoded_form(spec.plan, job->pipeline);
+    spec.tier_form = tier_form(spec.form);
     spec.augmented = psti_plan_augmented_form(spec.plan, job->pipeline);
     snprintf(spec.group, sizeof spec.group, "%s", o->group ? o->group : "");
     if (o->raw_finish)

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cache/remote.h"
 #include "core/cpu.h"
 #include "core/quota.h"
 #include "engine/engine_priv.h"
@@ -120,6 +121,19 @@ static int check(const pst_engine_options *o, const pst_settings *s, pst_error *
     return o->cache_bytes == PST_CACHE_AUTO ? 0 : check_cache(s, err);
 }
 
+static int resolve_tiers(const pst_engine_options *o, pst_settings *s, pst_error *err)
+{
+    psti_disk_spec disk = {0};
+    s->remote = o->remote && *o->remote;
+    int rc = s->remote ? psti_remote_check(o->remote, err) : 0;
+    if (rc < 0 || !o->disk || !*o->disk)
+        return rc;
+    rc = psti_disk_parse(o->disk, &disk, err);
+    s->disk_bytes = disk.bytes;
+    psti_free(disk.dir);
+    return rc;
+}
+
 int pst_settings_resolve(const pst_engine_options *opts, pst_settings *out, pst_error *err)
 {
     pst_engine_options o;
@@ -139,5 +153,6 @@ int pst_settings_resolve(const pst_engine_options *opts, pst_settings *out, pst_
     memcpy(out->forms, o.forms, sizeof out->forms);
     out->cache_bytes = resolve_cache(&o, out->memory_bytes);
     snprintf(out->cpu, sizeof out->cpu, "%s", psti_cpu_name(psti_cpu_level()));
-    return check(&o, out, err);
+    const int rc = check(&o, out, err);
+    return rc < 0 ? rc : resolve_tiers(&o, out, err);
 }

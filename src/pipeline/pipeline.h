@@ -82,6 +82,9 @@ bool psti_plan_surveys(const psti_plan *plan);
 /* Whether a crop is taken of the input as soon as it is decoded, a volume that need not be read
  * whole if it is stored as it is. */
 bool psti_plan_reads_parts(const psti_plan *plan, int input);
+/* Whether a function of the caller's has a part in the decoded form: outside this process its name
+ * says nothing of what it does. */
+bool psti_plan_decoded_calls(const psti_plan *plan);
 /* Names the decoded form: the pipeline's fingerprint of it, and the pictures that it consists of.
  */
 psti_id128 psti_plan_decoded_form(const psti_plan *plan, const psti_pipeline *pipeline);
@@ -230,6 +233,9 @@ int psti_work_whole(psti_work *work, psti_kit *kit, bool whole, pst_error *err);
  * behind the decoded stages. Behind the pictures, where the plan looks for something: a psti_note.
  */
 psti_decoded psti_work_decoded(const psti_work *work, int p);
+/* Whether the pictures that a work was started from are what the decoded stages would have made of
+ * files with such headers. For forms that come from elsewhere. */
+bool psti_work_decoded_fits(const psti_work *work);
 /* Whether the decoded stages are done, and whether all rows of every picture were sound. */
 bool psti_work_at_decoded(const psti_work *work);
 bool psti_work_sound(const psti_work *work);

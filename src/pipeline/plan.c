@@ -549,6 +549,14 @@ int psti_plan_decoded_pictures(const psti_plan *plan)
     return decoded + 1 == (uint32_t)1 << plan->source_count ? plan->source_count : 0;
 }
 
+bool psti_plan_decoded_calls(const psti_plan *plan)
+{
+    for (int s = 0; s < plan->decoded_stages; s++)
+        if (psti_op_type_call(&plan->stages[s].type))
+            return true;
+    return false;
+}
+
 psti_id128 psti_plan_decoded_form(const psti_plan *plan, const psti_pipeline *pipeline)
 {
     const psti_id128 print = pipeline->prints.decoded;

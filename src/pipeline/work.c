@@ -331,6 +331,23 @@ psti_decoded psti_work_decoded(const psti_work *work, int p)
     return out;
 }
 
+bool psti_work_decoded_fits(const psti_work *work)
+{
+    const psti_plan *plan = work->plan;
+    for (int p = 0; p < plan->source_count; p++) {
+        const psti_geom *size = &psti_work_at(work, plan->decoded_stages - 1, p)->out;
+        const psti_field *now = &work->shots[p].now;
+        const psti_field want = psti_field_of(plan->inputs[plan->pictures[p].input].kind, size);
+        if (now->kind != want.kind || now->dtype != want.dtype || now->rank != want.rank ||
+            now->axes != want.axes || memcmp(now->shape, want.shape, sizeof want.shape) != 0 ||
+            now->x0 || now->y0 || now->z0 || now->whole_rows != want.whole_rows ||
+            now->whole_cols != want.whole_cols || now->whole_depth != want.whole_depth ||
+            now->first_damaged_row != PSTI_ROWS_SOUND || !psti_field_dense(now))
+            return false;
+    }
+    return true;
+}
+
 int psti_work_cursor(const psti_work *work)
 {
     return work->cursor;

@@ -72,7 +72,7 @@ static way choose_way(const psti_feed *feed)
 {
     const bool fixed = feed->layout.dense && !feed->spec.skip;
     /* Samples that are fetched come to whichever worker is free. */
-    if (fixed && !feed->group && !feed->fetches &&
+    if (fixed && !feed->group && !feed->fetches && !feed->far &&
         feed->spec.schedule == PST_SCHEDULE_BATCH_PER_WORKER)
         return FIXED;
     if (feed->spec.mode == PST_ORDER_READY)
@@ -143,6 +143,7 @@ static int feed_prepare(psti_feed *feed, pst_error *err)
     psti_dataset_fields(feed->spec.data, &feed->source);
     feed->outputs = psti_plan_outputs(feed->spec.plan, &feed->out);
     feed->fetches = psti_dataset_fetches(feed->spec.data);
+    feed->far = psti_dataset_is_far(feed->spec.data);
     int rc = psti_dataset_start(feed->spec.data, err);
     if (rc < 0)
         return rc;
@@ -153,15 +154,18 @@ static int feed_prepare(psti_feed *feed, pst_error *err)
         return rc;
     feed->way = choose_way(feed);
     parts_open(feed);
+    ahead_open(feed);
     lane_open(feed);
     feed->cached =
         feed->spec.cache && feed->pool->cache && psti_plan_decoded_pictures(feed->spec.plan) > 0;
     const bool keeps = feed->spec.cache && feed->pool->cache;
-    if (keeps && psti_dataset_keep_versions(feed->spec.data) < 0)
+    const bool tiers = feed->spec.cache && (feed->pool->disk || feed->pool->asker);
+    if ((keeps || tiers) && psti_dataset_keep_versions(feed->spec.data) < 0)
         return psti_fail(err, -ENOMEM, "job", NULL, "out of memory while opening the job");
     if ((feed->cached && form_owner(feed) < 0) ||
         (keeps && !feed->fetches && stored_owner(feed) < 0))
         return psti_fail(err, -ENOMEM, "job", NULL, "out of memory while opening the job");
+    tiers_open_feed(feed);
     feed->next_epoch = feed->spec.first_epoch;
     feed->end_epoch = feed->spec.epochs ? feed->spec.first_epoch + feed->spec.epochs : UINT64_MAX;
     feed->opened_ns = psti_now_ns();
@@ -189,6 +193,7 @@ int psti_feed_open(psti_pool *pool, const psti_feed_spec *spec, psti_feed **out,
     feed->next = pool->feeds;
     pool->feeds = feed;
     feed->started = rc == 0;
+    tiers_feeds_changed_locked(pool);
     pool_pump_locked(pool);
     pthread_mutex_unlock(&pool->lock);
     if (rc < 0) {
@@ -234,10 +239,11 @@ void psti_feed_close(psti_feed *feed)
     feed->closing = true;
     cancel_all_locked(feed);
     pool_pump_locked(pool); /* what was put aside is for workers to end, and they may be idle */
-    while (feed->inflight > 0 || feed->epoch_making || feed->shelf_busy)
+    while (feed->inflight > 0 || feed->epoch_making || feed->shelf_busy || feed->ahead.reading)
         pthread_cond_wait(&pool->room, &pool->lock);
     unlink_locked(feed);
     group_leave_locked(feed);
+    ahead_close_locked(feed);
     while (feed->free_blocks) {
         pst_batch *block = feed->free_blocks;
         feed->free_blocks = block->next;
@@ -247,11 +253,13 @@ void psti_feed_close(psti_feed *feed)
     pages_free_all_locked(feed);
     pool->stagers -= feed->stages;
     pool->voluminous -= feed->voluminous;
+    tiers_feeds_changed_locked(pool);
     pool_fixed_give_locked(pool, feed->fixed_bytes);
     pool_pump_locked(pool); /* others may have waited for what it had chosen */
     if (!pool->feeds && pool->extra_held)
         pthread_cond_broadcast(&pool->work); /* nobody needs it any more */
     pthread_mutex_unlock(&pool->lock);
+    tiers_close_feed(feed);
     if (feed->ring)
         ring_unref(feed->ring);
     if (feed->decoded)
@@ -307,10 +315,14 @@ static void lease_locked(psti_feed *feed, run *r, pst_batch *block)
     run_unref_locked(r);
 }
 
+/* A sample that timed out, at a server or on a network file system, must not be taken for a call
+ * that did: to the caller that one only says that nothing is there yet. */
 static int fail_locked(psti_feed *feed, const pst_error *err)
 {
     feed->error = *err;
-    return err->code;
+    if (err->code == -ETIMEDOUT || err->code == -ECANCELED)
+        feed->error.code = -EIO;
+    return feed->error.code;
 }
 
 /* 1 and a batch, 0 at an epoch's end, a negative code, or WAIT. */
@@ -510,6 +522,7 @@ void psti_feed_stats(psti_feed *feed, pst_job_stats *out)
         memcpy(out->form_bytes, cache.form_bytes, sizeof out->form_bytes);
         out->evictions = cache.evictions;
     }
+    tiers_stats_locked(feed, out);
     int count = 0;
     pst_stage_stats *s = out->stages;
     memcpy(s[count].name, "read", 5);

@@ -33,7 +33,7 @@ void foresight_open(psti_feed *feed)
         return; /* it only makes things faster */
     f->on = true;
     /* Forms come and go between looking ahead and starting. */
-    f->early = !(without & PST_WITHOUT_EARLY) && !feed->cached;
+    f->early = !(without & PST_WITHOUT_EARLY) && !feed->cached && !feed->tiered;
     f->ahead = f->early ? feed->window / 4 : 0;
 }
 
@@ -75,8 +75,8 @@ static void foresee(const psti_feed *feed, uint64_t epoch, int64_t id, uint32_t 
 
 static void foresee_task(task *t)
 {
-    const psti_known known = {.bytes = t->cached ? 0 : member_bytes(t->feed, t->id),
-                              .decoded = t->cached && !t->augmented,
+    const psti_known known = {.bytes = task_has_form(t) ? 0 : member_bytes(t->feed, t->id),
+                              .decoded = task_has_form(t) && !t->augmented,
                               .augmented = t->augmented,
                               .whole = t->may_cache};
     foresee(t->feed, t->run->number, t->id, t->occurrence, &known, t->features);
@@ -155,6 +155,12 @@ static bool early_at(const run *r, int64_t share)
 {
     const int64_t bit = share % r->feed->foresight.ahead;
     return r->early[bit >> 3] >> (bit & 7) & 1;
+}
+
+bool foresight_sent_locked(const run *r, int64_t share)
+{
+    return r->early && share >= r->next_share && share < r->next_share + r->feed->foresight.ahead &&
+           early_at(r, share);
 }
 
 static void set_early(run *r, int64_t share, bool on)

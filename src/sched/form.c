@@ -174,7 +174,7 @@ void form_find(task *t)
         return; /* it goes with the task, however often that is read */
     form_drop(t);
     t->may_cache = false;
-    if (!feed->cached && !feed->encoded)
+    if (!feed->cached && !feed->encoded && !feed->tiered)
         return;
     t->form = (psti_cache_key){psti_dataset_identity(feed->spec.data, t->id), feed->spec.form};
     if (!feed->cached)
@@ -207,48 +207,91 @@ static bool fits(worker *w)
     return fit;
 }
 
-/* Turns the work to whole pictures, with an entry of the cache to put them into. NULL when there is
- * no room for either; then the work may have been turned. */
-static psti_cache_entry *reserve(worker *w, const task *t)
-{
-    psti_decoded pictures[PSTI_FORM_PARTS];
-    psti_cache *cache = w->pool->cache;
-    psti_cache_owner *owner = t->feed->decoded;
-    const psti_cache_content content = {.pictures = pictures,
-                                        .count = psti_plan_decoded_parts(t->feed->spec.plan)};
-    for (int p = 0; p < content.count; p++)
-        pictures[p] = psti_work_decoded(w->work, p);
-    if (atomic_load_explicit(&t->feed->keeps_encoded, memory_order_relaxed) ||
-        !psti_cache_has_room(cache, owner, &content, 1) || !still_the_same(t))
-        return NULL;
-    if (psti_work_whole(w->work, &w->kit, true, NULL) < 0 || !fits(w))
-        return NULL;
-    return psti_cache_reserve(cache, owner, &t->form, &content, 1);
-}
+/* Where a form that is being made goes to. */
+typedef struct making {
+    psti_cache_entry *entry; /* of the cache, or NULL */
+    bool tier;               /* to tiers */
+} making;
 
-/* Runs the decoded stages and keeps what they made, if it is sound as a whole. */
-static int make(worker *w, task *t, psti_cache_entry *entry, pst_error *err)
+/* The decoded form as far as it is known. */
+static psti_cache_content form_of(const worker *w, const task *t, psti_decoded *pictures)
 {
-    int rc = 0;
-    while (rc >= 0 && !psti_work_at_decoded(w->work))
-        rc = psti_work_step(w->work, &w->kit, err);
-    if (rc < 0 || !psti_work_sound(w->work)) {
-        psti_cache_abandon(w->pool->cache, entry, true);
-        return rc < 0 ? rc : 0;
-    }
-    size_t bytes = 0;
-    psti_decoded *mine = psti_cache_fill(entry);
     const int count = psti_plan_decoded_parts(t->feed->spec.plan);
     for (int p = 0; p < count; p++) {
-        const psti_decoded made = psti_work_decoded(w->work, p);
-        psti_field_copy(&made.field, &mine[p].field);
+        pictures[p] = psti_work_decoded(w->work, p);
+        /* As it will be found: a picture of its own, all of it sound. */
+        psti_field *f = &pictures[p].field;
+        const psti_geom size = psti_field_geom(f);
+        f->x0 = f->y0 = f->z0 = 0;
+        f->whole_rows = size.rows;
+        f->whole_cols = size.cols;
+        f->whole_depth = size.depth;
+        f->first_damaged_row = PSTI_ROWS_SOUND;
+    }
+    return (psti_cache_content){.pictures = pictures, .count = count};
+}
+
+static bool cache_takes(const task *t, const psti_cache_content *content)
+{
+    const psti_feed *feed = t->feed;
+    return t->may_cache && !atomic_load_explicit(&feed->keeps_encoded, memory_order_relaxed) &&
+           psti_cache_has_room(feed->pool->cache, feed->decoded, content, 1);
+}
+
+/* Turns the work to whole pictures, with a place to put them into. False when there is no room for
+ * either; then the work may have been turned. */
+static bool reserve(worker *w, const task *t, making *out)
+{
+    psti_decoded pictures[PSTI_FORM_PARTS];
+    const psti_cache_content content = form_of(w, t, pictures);
+    const bool cached = cache_takes(t, &content);
+    *out = (making){.tier = tiers_want_form(t, &content)};
+    if ((!cached && !out->tier) || !still_the_same(t))
+        return false;
+    if (psti_work_whole(w->work, &w->kit, true, NULL) < 0 || !fits(w))
+        return false;
+    if (cached)
+        out->entry = psti_cache_reserve(w->pool->cache, t->feed->decoded, &t->form, &content, 1);
+    return out->entry || out->tier;
+}
+
+static void abandon(worker *w, const making *m)
+{
+    if (m->entry)
+        psti_cache_abandon(w->pool->cache, m->entry, true);
+}
+
+static void publish(worker *w, task *t, psti_cache_entry *entry, const psti_cache_content *content)
+{
+    size_t bytes = 0;
+    psti_decoded *mine = psti_cache_fill(entry);
+    for (int p = 0; p < content->count; p++) {
+        psti_field_copy(&content->pictures[p].field, &mine[p].field);
         bytes += mine[p].field.bytes;
     }
     atomic_store_explicit(&t->feed->decoded_bytes, (double)bytes, memory_order_relaxed);
     psti_cache_publish(w->pool->cache, entry);
     psti_cache_unpin(w->pool->cache, entry);
-    t->made = true;
     stored_retire(t);
+}
+
+/* Runs the decoded stages and keeps what they made, if it is sound as a whole. */
+static int make(worker *w, task *t, const making *m, pst_error *err)
+{
+    int rc = 0;
+    while (rc >= 0 && !psti_work_at_decoded(w->work))
+        rc = psti_work_step(w->work, &w->kit, err);
+    if (rc < 0 || !psti_work_sound(w->work)) {
+        abandon(w, m);
+        return rc < 0 ? rc : 0;
+    }
+    psti_decoded pictures[PSTI_FORM_PARTS];
+    const psti_cache_content content = form_of(w, t, pictures);
+    if (m->tier)
+        tiers_keep_form(t, &content);
+    if (m->entry)
+        publish(w, t, m->entry, &content);
+    t->made = true;
     return 0;
 }
 
@@ -260,15 +303,15 @@ int form_make(worker *w, task *t, uint64_t *extra, pst_error *err)
     psti_kit *kit = &w->kit;
     const uint64_t warnings = kit->warnings;
     uint64_t runs[PST_STAGES_MAX];
-    psti_cache_entry *entry = reserve(w, t);
-    if (!entry)
+    making m;
+    if (!reserve(w, t, &m))
         return psti_work_whole(w->work, kit, false, err);
     memcpy(runs, kit->stage_runs, sizeof runs);
     int rc = task_take_extra(w, extra, err);
     if (rc < 0)
-        psti_cache_abandon(w->pool->cache, entry, true);
+        abandon(w, &m);
     else
-        rc = make(w, t, entry, err);
+        rc = make(w, t, &m, err);
     if (rc == 0 || rc == PST_ECALL) /* the caller's function would fail on the part too */
         return rc;
     /* What is wrong with the whole need not be wrong with the part that is used. */

@@ -265,7 +265,7 @@ void lane_put_locked(task *t)
     into_slow_lane_locked(t);
     l->running--;
     t->foretold = true;
-    if (t->unread && (t->feed->fetches || t->feed->pool->cold > 0))
+    if (t->unread && (feed_sends_ahead(t->feed) || t->feed->pool->cold > 0))
         task_send_locked(t); /* comes back when it is read */
     else
         lane_back_locked(t);

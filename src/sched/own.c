@@ -9,7 +9,7 @@
 bool own_batches(const psti_feed *feed)
 {
     return feed->spec.schedule == PST_SCHEDULE_BATCH_PER_WORKER && feed->way == FIXED &&
-           !feed->fetches;
+           !feed_sends_ahead(feed);
 }
 
 bool own_goes_on(const psti_feed *feed, const worker *w)

@@ -12,7 +12,7 @@
 /* Magic, version, length and the longest header that is read. */
 enum { HEAD_BYTES = 12 + 10000 };
 /* Runs of bytes with less than this between them are read as one. */
-enum { GAP_LEAST = 4096 };
+enum { GAP_LEAST = 4096, FAR_GAP_LEAST = 64 << 10 };
 
 void parts_open(psti_feed *feed)
 {
@@ -43,7 +43,7 @@ void parts_aim(task *t)
 {
     t->part_inputs = t->part_have = 0;
     t->part_bytes = 0; /* of this reading */
-    if (!t->feed->part_inputs || t->cached || kept_whole(t))
+    if (!t->feed->part_inputs || task_has_form(t) || kept_whole(t))
         return;
     t->part_inputs = t->feed->part_inputs;
     t->may_cache = false; /* nothing is made of a part */
@@ -61,7 +61,8 @@ static bool span_of(const worker *w, const task *t, int input, psti_span *out)
     *out = (psti_span){.length = t->inputs[input].size, .count = 1};
     if (psti_work_reach(w->work, input, out) == PSTI_REACH_LATER)
         return false;
-    if (out->count > 1 && out->step < out->length + GAP_LEAST)
+    const uint64_t gap = t->feed->far ? FAR_GAP_LEAST : GAP_LEAST;
+    if (out->count > 1 && out->step < out->length + gap)
         *out = (psti_span){.offset = out->offset,
                            .length = out->step * (uint64_t)(out->count - 1) + out->length,
                            .count = 1};
@@ -148,7 +149,8 @@ static void send_off(task *t)
 {
     psti_pool *pool = t->feed->pool;
     pthread_mutex_lock(&pool->lock);
-    pool_reads_cold_locked(pool);
+    if (!t->feed->far)
+        pool_reads_cold_locked(pool);
     lane_away_locked(t);
     read_send_locked(t, t->part_reads, t->part_count);
     pthread_mutex_unlock(&pool->lock);

@@ -173,7 +173,7 @@ static psti_feed *next_ahead_locked(psti_pool *pool, uint64_t round)
 {
     psti_feed *best = NULL;
     for (psti_feed *feed = pool->feeds; feed; feed = feed->next)
-        if ((feed->fetches || pool->cold > 0) && feed->refused != round &&
+        if ((feed_sends_ahead(feed) || pool->cold > 0) && feed->refused != round &&
             (!best || feed->inflight < best->inflight))
             best = feed;
     return best;
@@ -191,8 +191,10 @@ static void send_ahead_locked(psti_pool *pool)
             continue;
         }
         task_send_locked(t);
-        pool->cold -= !feed->fetches;
+        pool->cold -= !feed_sends_ahead(feed) && pool->cold > 0;
     }
+    for (feed = pool->feeds; feed && !pool->stopping; feed = feed->next)
+        ahead_pump_locked(feed);
 }
 
 typedef enum waking { WAKE_NONE, WAKE_ONE, WAKE_ALL } waking;
@@ -356,7 +358,7 @@ static int start(psti_pool *pool, const psti_pool_spec *spec, pst_error *err)
     const uint64_t cache = spec->cache_bytes == PST_CACHE_AUTO ? 0 : spec->cache_bytes;
     const uint64_t memory = spec->memory_bytes - cache;
     pool->keep = keep_per_worker(memory, spec->workers);
-    const uint64_t kept = (uint64_t)pool->keep * (uint64_t)spec->workers;
+    const uint64_t kept = (uint64_t)pool->keep * (uint64_t)spec->workers + tiers_memory(spec);
     if (kept > memory / 2)
         return psti_fail(err, PST_EBUDGET, "memory", NULL,
                          "%d workers need a budget of at least %.0f MiB beside the cache; it is "
@@ -378,7 +380,9 @@ static int start(psti_pool *pool, const psti_pool_spec *spec, pst_error *err)
         pool->tasks[i].next = pool->free_tasks;
         pool->free_tasks = &pool->tasks[i];
     }
-    int rc = psti_reader_open(spec->io, reads, &pool->reader, err);
+    int rc = tiers_open_pool(pool, spec, err);
+    if (rc == 0)
+        rc = psti_reader_open(spec->io, reads, &pool->reader, err);
     pool->worker_count = spec->workers;
     tuner_open(pool);
     for (int i = 0; rc == 0 && i < spec->workers; i++)
@@ -426,10 +430,13 @@ void psti_pool_free(psti_pool *pool)
         psti_kit_fini(&w->kit);
     }
     psti_reader_close(pool->reader);
+    tiers_close_pool(pool);
     for (int i = 0; pool->tasks && i < pool->task_count; i++) {
         psti_free(pool->tasks[i].reads);
+        psti_free(pool->tasks[i].read_error);
         psti_free(pool->tasks[i].part_reads);
         fetch_free(&pool->tasks[i]);
+        tiers_free(&pool->tasks[i]);
         psti_buf_free(&pool->tasks[i].bytes);
     }
     for (int i = 0; i < pool->spare_count; i++)

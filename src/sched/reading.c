@@ -15,7 +15,7 @@ static uint64_t bytes_of(const task *t)
 {
     uint64_t bytes = t->part_bytes;
     for (int i = 0; i < t->read_count; i++)
-        bytes += t->reads[i].at.length;
+        bytes += read_from_tier(t, i) ? 0 : t->reads[i].at.length;
     return bytes;
 }
 
@@ -30,6 +30,8 @@ static void read_ended_locked(task *t)
 static void read_done(psti_read *read, int status)
 {
     task *t = read->user;
+    if (read >= t->reads && read < t->reads + t->read_count) /* others are parts */
+        t->read_result[read - t->reads] = status;
     if (status < 0) {
         int expected = 0;
         atomic_compare_exchange_strong(&t->read_status, &expected, status);
@@ -45,6 +47,38 @@ static void read_done(psti_read *read, int status)
     pthread_mutex_unlock(&pool->lock);
 }
 
+static uint64_t add_read(task *t, int slot, uint64_t room)
+{
+    t->read_room[t->read_count] = room;
+    t->read_field[t->read_count++] = slot;
+    return (room + 63) & ~(uint64_t)63;
+}
+
+/* Where a member's bytes lie: 1 when it is to be read, 0 when it is there already or missing. */
+static int find_member(task *t, int input, psti_extent *at)
+{
+    const psti_feed *feed = t->feed;
+    if (stored_find(t, input)) {
+        t->part_inputs &= ~((uint32_t)1 << input);
+        return 0;
+    }
+    const tier from = tiers_member_locked(t, input, at);
+    if (from != TIER_NONE) {
+        t->part_inputs &= ~((uint32_t)1 << input);
+        return from == TIER_DISK;
+    }
+    const int rc = psti_dataset_extent(feed->spec.data, t->id, feed->spec.fields[input].source, at);
+    if (rc == 0)
+        ahead_find_locked(t, input);
+    return rc == -ENOENT ? 0 : rc < 0 ? rc : 1;
+}
+
+/* Whether the bytes of a read were asked for ahead. */
+static bool ahead_holds(const task *t, int read)
+{
+    return t->ahead && t->reads[read].at.bucket;
+}
+
 /* Finds where the sample's members lie. Returns the bytes to read, or a negative code. */
 static int64_t find_members(task *t)
 {
@@ -52,32 +86,32 @@ static int64_t find_members(task *t)
     uint64_t total = 0;
     t->read_count = 0;
     stored_drop(t);
+    tiers_aim_locked(t);
     parts_aim(t);
+    if (t->form_from == TIER_DISK) {
+        t->reads[0].at = tiers_form_extent(t);
+        total = add_read(t, TIER_FORM, t->reads[0].at.length);
+    }
     for (int i = 0; i < feed->spec.field_count; i++) {
         t->inputs[i] = (psti_input){NULL, 0, -1};
         if (!feed->source[feed->spec.fields[i].source].member ||
-            (t->cached && psti_plan_is_picture(feed->spec.plan, i)))
+            (task_has_form(t) && psti_plan_is_picture(feed->spec.plan, i)))
             continue;
-        if (stored_find(t, i)) {
-            t->part_inputs &= ~((uint32_t)1 << i);
-            continue;
-        }
         psti_read *read = &t->reads[t->read_count];
-        const int rc =
-            psti_dataset_extent(feed->spec.data, t->id, feed->spec.fields[i].source, &read->at);
-        if (rc == -ENOENT)
+        const int rc = find_member(t, i, &read->at);
+        if (rc == 0)
             continue;
         if (rc < 0)
             return rc;
         const uint64_t room = read->at.length;
         read->at.length = parts_head(t, i, room);
-        t->read_room[t->read_count] = room;
-        t->read_field[t->read_count++] = i;
-        total += (room + 63) & ~(uint64_t)63;
+        const uint64_t bytes = add_read(t, i, room);
+        total += ahead_holds(t, t->read_count - 1) ? 0 : bytes;
         if (room > INT64_MAX / 4 || total > INT64_MAX / 4)
             return PST_ELIMIT;
     }
-    return (int64_t)total;
+    tiers_aimed_locked(t);
+    return (int64_t)(t->tier_reads ? total + 64 : total); /* envelopes are aligned */
 }
 
 void task_release_bytes_locked(psti_pool *pool, task *t)
@@ -103,7 +137,7 @@ void task_shed_locked(psti_pool *pool, const task *but)
 static int reserve_bytes_locked(task *t, uint64_t total, bool must)
 {
     psti_pool *pool = t->feed->pool;
-    if (t->bytes.cap >= total + 64 || t->read_count == 0)
+    if (t->bytes.cap >= total + 64 || t->read_count == 0 || (total == 0 && t->ahead))
         return 1;
     const uint64_t want = total + total / 8 + 80;
     const uint64_t most = pool_encoded_max_locked(pool);
@@ -130,14 +164,30 @@ static int reserve_bytes_locked(task *t, uint64_t total, bool must)
 static void lay_out(task *t)
 {
     uint8_t *at = t->bytes.data;
+    if (t->tier_reads)
+        at += -(uintptr_t)at & 63;
     for (int i = 0; i < t->read_count; i++) {
         psti_read *read = &t->reads[i];
-        read->buf = at;
+        const bool mine = !ahead_holds(t, i);
+        read->buf = mine ? at : ahead_bytes(t);
         read->done = read_done;
         read->user = t;
-        t->inputs[t->read_field[i]] = (psti_input){at, t->read_room[i], -1};
-        at += (t->read_room[i] + 63) & ~(uint64_t)63;
+        read->err = t->read_error;
+        t->read_result[i] = -ECANCELED;
+        tiers_place(t, t->read_field[i], read->buf);
+        if (t->read_field[i] < TIER_FORM)
+            t->inputs[t->read_field[i]] = (psti_input){read->buf, t->read_room[i], -1};
+        at += mine ? (t->read_room[i] + 63) & ~(uint64_t)63 : 0;
     }
+}
+
+/* A read that ended before it was the task's; the task's own share of reads_left is still there. */
+static void came_before(task *t, int read, int status)
+{
+    t->read_result[read] = status;
+    if (status < 0)
+        atomic_store(&t->read_status, status);
+    atomic_fetch_sub_explicit(&t->reads_left, 1, memory_order_acq_rel);
 }
 
 static void submit_locked(task *t, psti_read *reads, int count)
@@ -146,8 +196,15 @@ static void submit_locked(task *t, psti_read *reads, int count)
     t->submitted_ns = psti_now_ns();
     atomic_store(&t->read_status, 0);
     atomic_store(&t->reads_left, count + 1);
-    for (int i = 0; i < count; i++)
-        psti_reader_submit(t->feed->pool->reader, &reads[i]);
+    if (t->read_error)
+        t->read_error->code = 0;
+    for (int i = 0; i < count; i++) {
+        int status;
+        if (reads != t->reads || !ahead_holds(t, i))
+            psti_reader_submit(t->feed->pool->reader, &reads[i]);
+        else if (ahead_submit_locked(t, &reads[i], &status))
+            came_before(t, i, status);
+    }
 }
 
 static void send_reads_locked(task *t)
@@ -161,6 +218,7 @@ void read_send_locked(task *t, psti_read *reads, int count)
     for (int i = 0; i < count; i++) {
         reads[i].done = read_done;
         reads[i].user = t;
+        reads[i].err = t->read_error;
     }
     submit_locked(t, reads, count);
     if (atomic_fetch_sub_explicit(&t->reads_left, 1, memory_order_acq_rel) == 1)
@@ -174,6 +232,8 @@ void pool_reads_cold_locked(psti_pool *pool)
 
 static bool grow_reads(task *t, int count)
 {
+    if (t->feed->far && !t->read_error)
+        t->read_error = psti_calloc(PSTI_MEM_SCHED, 1, sizeof *t->read_error);
     if (t->read_cap >= count)
         return true;
     psti_read *reads = psti_realloc(PSTI_MEM_SCHED, t->reads, (size_t)count, sizeof *reads);
@@ -193,17 +253,47 @@ static int members_of(const psti_feed *feed)
     return count;
 }
 
+/* What tiers bring may be larger than what is stored: where there is no room for it, the sample is
+ * what it is without them. */
+static bool without_tiers(task *t, int rc)
+{
+    const bool helps = rc == PST_EBUDGET && (t->tier_reads || t->answered) && !t->tiers_off;
+    t->tiers_off |= helps;
+    return helps;
+}
+
 /* A sample whose size is not known yet counts as the feed's largest so far. */
 int read_aim_locked(task *t)
 {
     const int members = members_of(t->feed);
-    int64_t total = grow_reads(t, members) ? find_members(t) : -ENOMEM;
-    t->unseen = total == -EAGAIN;
-    if (t->unseen) {
-        t->read_count = members;
-        total = (int64_t)t->feed->unseen_bytes;
-    }
-    return total < 0 ? (int)total : reserve_bytes_locked(t, (uint64_t)total, false);
+    int rc;
+    do {
+        int64_t total = grow_reads(t, members) ? find_members(t) : -ENOMEM;
+        t->unseen = total == -EAGAIN;
+        if (t->unseen) {
+            t->read_count = members;
+            total = (int64_t)t->feed->unseen_bytes;
+        }
+        rc = total < 0 ? (int)total : reserve_bytes_locked(t, (uint64_t)total, false);
+    } while (without_tiers(t, rc));
+    return rc;
+}
+
+int read_find_again_locked(task *t)
+{
+    int rc;
+    do {
+        const int64_t total = find_members(t);
+        rc = total < 0 ? (int)total : reserve_bytes_locked(t, (uint64_t)total, true);
+    } while (without_tiers(t, rc));
+    return rc;
+}
+
+void read_go_locked(task *t)
+{
+    send_reads_locked(t);
+    if (atomic_fetch_sub_explicit(&t->reads_left, 1, memory_order_acq_rel) == 1)
+        read_ended_locked(t);
 }
 
 /* Sends an aimed task's reads ahead; the reader makes it runnable. */
@@ -214,6 +304,11 @@ void task_send_locked(task *t)
         return;
     }
     t->unread = false;
+    if (t->asks) {
+        t->asks = false;
+        ask_send_locked(t);
+        return;
+    }
     if (t->feed->fetches) {
         fetch_send(t);
         return;
@@ -243,12 +338,41 @@ static void forget_locked(psti_feed *feed, int64_t id)
     findings_forget(&feed->findings, id);
 }
 
+/* Whether what was read are the bytes that the files had when they were pulled. */
+bool read_is_whole(const task *t)
+{
+    const psti_dataset *data = t->feed->spec.data;
+    if (!psti_dataset_is_guarded(data) || t->feed->fetches)
+        return true;
+    for (int i = 0; i < t->read_count; i++) {
+        const psti_read *r = &t->reads[i];
+        if (read_from_tier(t, i) || r->at.offset != 0 || r->at.length != r->at.file_size)
+            continue;
+        const int field = t->feed->spec.fields[t->read_field[i]].source;
+        if (!psti_dataset_check(data, t->id, field, r->buf, r->at.length))
+            return false;
+    }
+    return true;
+}
+
+static int mend_reads(task *t, pst_error *err)
+{
+    int rc = 0;
+    for (int i = 0; i < t->read_count && rc == 0; i++)
+        if (!read_from_tier(t, i))
+            rc = psti_dataset_mend(t->feed->spec.data, t->id,
+                                   t->feed->spec.fields[t->read_field[i]].source, err);
+    return rc;
+}
+
 /* Tries a read again: a changed file is listed anew, a failed read repeated as the policy says.
  * True if it was sent again. */
 bool read_again(task *t, int status, pst_error *err)
 {
     psti_feed *feed = t->feed;
-    const bool changed = status == PST_ECHANGED;
+    const bool mends =
+        (status == PST_ECHANGED || status == -ENOENT) && psti_dataset_is_guarded(feed->spec.data);
+    const bool changed = status == PST_ECHANGED || mends;
     if (feed->fetches) {
         if (t->tries >= feed->spec.retries || !fetch_worth_retrying(status))
             return false;
@@ -259,16 +383,22 @@ bool read_again(task *t, int status, pst_error *err)
         fetch_again(t);
         return true;
     }
-    if (changed && feed->resumed) {
+    if (changed && feed->resumed && !mends) {
         psti_fail(
             err, PST_ECHANGED, "read", NULL,
             "the file changed since the state was saved; restore it, or start without the state");
         return false;
     }
+    if (feed->far) /* the net tried often enough; a replaced object is another sample */
+        return false;
     if (!(changed ? t->tries < RENEWALS : worth_retrying(status) && t->tries < feed->spec.retries))
         return false;
     t->tries++;
-    for (int i = 0; changed && i < t->read_count; i++) {
+    if (mends && mend_reads(t, err) < 0)
+        return false;
+    for (int i = 0; changed && !mends && i < t->read_count; i++) {
+        if (read_from_tier(t, i))
+            continue;
         const int field = feed->spec.fields[t->read_field[i]].source;
         if (psti_dataset_renew(feed->spec.data, t->id, field, err) < 0)
             return false;
@@ -281,13 +411,11 @@ bool read_again(task *t, int status, pst_error *err)
     if (changed) /* what was remembered of the old bytes says nothing of the new ones */
         forget_locked(feed, t->id);
     form_find(t);
-    const int64_t total = find_members(t);
-    const int rc = total < 0 ? (int)total : reserve_bytes_locked(t, (uint64_t)total, true);
+    const int rc = read_find_again_locked(t);
     if (rc > 0) {
+        t->asks = false;
         lane_away_locked(t);
-        send_reads_locked(t);
-        if (atomic_fetch_sub_explicit(&t->reads_left, 1, memory_order_acq_rel) == 1)
-            read_ended_locked(t);
+        read_go_locked(t);
     }
     pthread_mutex_unlock(&feed->pool->lock);
     return rc > 0;
@@ -300,14 +428,16 @@ void read_look_first(task *t)
     psti_feed *feed = t->feed;
     int rc = psti_dataset_look(feed->spec.data, t->id);
     pthread_mutex_lock(&feed->pool->lock);
+    t->unseen = false;
     form_find(t); /* the identity is known only now */
     const int64_t total = rc < 0 ? rc : find_members(t);
     const uint64_t cap = pool_encoded_max_locked(feed->pool) / 8;
     if (total > (int64_t)feed->unseen_bytes)
         feed->unseen_bytes = (uint64_t)total < cap ? (uint64_t)total : cap;
     rc = total < 0 ? (int)total : reserve_bytes_locked(t, (uint64_t)total, true);
+    if (without_tiers(t, rc))
+        rc = read_find_again_locked(t);
     pthread_mutex_unlock(&feed->pool->lock);
-    t->unseen = false;
     t->unread = rc > 0 && t->read_count > 0;
     if (rc < 0) {
         t->read_count = 0;
@@ -321,12 +451,19 @@ void read_look_first(task *t)
 bool read_here(task *t)
 {
     psti_pool *pool = t->feed->pool;
+    if (t->asks) {
+        pthread_mutex_lock(&pool->lock);
+        lane_away_locked(t);
+        task_send_locked(t);
+        pthread_mutex_unlock(&pool->lock);
+        return false;
+    }
     t->unread = false;
     lay_out(t);
     const uint64_t since = psti_now_ns();
-    int rc = 0;
+    int rc = t->feed->far ? -EAGAIN : 0;
     for (int i = 0; i < t->read_count && rc == 0; i++)
-        rc = psti_read_try(&t->reads[i].at, t->reads[i].buf);
+        rc = t->read_result[i] = psti_read_try(&t->reads[i].at, t->reads[i].buf);
     t->read_ns = psti_now_ns() - since;
     t->read_away = false;
     if (rc != -EAGAIN && rc != -EINVAL) { /* EINVAL: a kernel that does not know RESOLVE_CACHED */
@@ -334,7 +471,8 @@ bool read_here(task *t)
         return true;
     }
     pthread_mutex_lock(&pool->lock);
-    pool_reads_cold_locked(pool);
+    if (!t->feed->far)
+        pool_reads_cold_locked(pool);
     t->unread = true;
     lane_away_locked(t);
     task_send_locked(t);
@@ -342,11 +480,28 @@ bool read_here(task *t)
     return false;
 }
 
+/* Nobody waits for what the run's tasks asked a bucket for. */
+void read_cancel_locked(const run *r)
+{
+    psti_pool *pool = r->feed->pool;
+    for (int i = 0; r->feed->far && i < pool->task_count; i++) {
+        task *t = &pool->tasks[i];
+        if (t->run != r || atomic_load(&t->reads_left) <= 0)
+            continue;
+        for (int k = 0; k < t->read_count; k++)
+            psti_reader_cancel(pool->reader, &t->reads[k]);
+        for (int k = 0; k < t->part_count; k++)
+            psti_reader_cancel(pool->reader, &t->part_reads[k]);
+    }
+}
+
 void read_describe_failure(const task *t, int status, pst_error *err)
 {
     const psti_pool *pool = t->feed->pool;
     if (t->feed->fetches && t->fetch && t->fetch->sink.error.code == status)
         *err = t->fetch->sink.error;
+    else if (t->feed->far && t->read_error && t->read_error->code == status)
+        *err = *t->read_error;
     else if (status == PST_EBUDGET)
         psti_fail(err, status, "memory", NULL,
                   "its stored bytes do not fit into the part of the budget for reading (a quarter "

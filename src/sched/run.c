@@ -137,6 +137,8 @@ void run_unref_locked(run *r)
 void run_cancel_locked(run *r)
 {
     r->cancelled = true;
+    read_cancel_locked(r);
+    ahead_cancel_locked(r);
     group_unpick_locked(r);
     lane_cancel_locked(r);
     own_cancel_locked(r);

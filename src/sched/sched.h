@@ -11,6 +11,7 @@
 #include <stdio.h>
 
 #include "cache/cache.h"
+#include "cache/disk.h"
 #include "core/budget.h"
 #include "pipeline/pipeline.h"
 #include "sample/sample.h"
@@ -25,6 +26,8 @@ typedef struct psti_pool_spec {
     uint64_t cache_bytes; /* of them for cached samples; 0 = none, PST_CACHE_AUTO = what is left */
     double forms[3];      /* most that each form may have of it; all 0 = as it is worth */
     int io_most;          /* io_depth may become so much where that helps; 0 = it stays */
+    const char *disk;     /* "DIR:BYTES", the disk tier; NULL = none */
+    const char *remote;   /* URL of the remote tier; NULL = none */
 } psti_pool_spec;
 
 /* PST_CACHE_AUTO: what stays for encoded bytes, staged and large samples, whatever the cache holds,
@@ -49,6 +52,10 @@ psti_budget *psti_pool_budget(psti_pool *pool);
 /* Checks what can be checked about its cache and groups, while it runs. See psti_cache_check. */
 int psti_pool_check(psti_pool *pool, FILE *out);
 psti_cache *psti_pool_cache(psti_pool *pool); /* NULL = none */
+psti_disk *psti_pool_disk(psti_pool *pool);   /* NULL = none */
+/* From now on feeds keep stored bytes of local files in tiers as they do those of far ones. For
+ * tests. */
+void psti_pool_keep_members(psti_pool *pool);
 int psti_pool_io(
     const psti_pool *pool); /* the backend that reads: PST_IO_URING or PST_IO_THREADS */
 
@@ -91,12 +98,13 @@ typedef struct psti_feed_spec {
     uint64_t seed, first_epoch, epochs;
     bool skip;
     int retries, ready_depth;
-    bool depth_free; /* ready_depth may grow where that helps */
-    int64_t window;  /* R; 0 = default */
-    int64_t draw_id; /* -1 = the sample's own id */
-    int leases;      /* batches that the consumer holds at once, at least 1 */
-    bool cache;      /* decoded forms are looked up and kept, if the pool has a cache */
-    psti_id128 form; /* what they are: psti_plan_decoded_form */
+    bool depth_free;      /* ready_depth may grow where that helps */
+    int64_t window;       /* R; 0 = default */
+    int64_t draw_id;      /* -1 = the sample's own id */
+    int leases;           /* batches that the consumer holds at once, at least 1 */
+    bool cache;           /* decoded forms are looked up and kept, if the pool has a cache */
+    psti_id128 form;      /* what they are: psti_plan_decoded_form */
+    psti_id128 tier_form; /* the same outside this process, where another build may find it */
     bool shares; /* preparations are shared with other feeds of the group: opportunistic sampling */
     psti_id128 augmented;       /* the form that is shared: psti_plan_augmented_form */
     char group[PST_NAME_BYTES]; /* feeds of another name do not share; "" is a name too */

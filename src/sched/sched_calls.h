@@ -8,6 +8,12 @@
 #error "include sched/sched_priv.h"
 #endif
 
+/* Samples come from elsewhere than a disk: they are never read by the worker that takes them. */
+static inline bool feed_sends_ahead(const psti_feed *feed)
+{
+    return feed->fetches || feed->far;
+}
+
 /* block.c */
 int layout_make(psti_feed *feed, layout *out, pst_error *err);
 void block_free(pst_batch *block);
@@ -193,15 +199,21 @@ void foresight_learn_locked(psti_feed *feed, const task *t);
 bool foresight_slow_locked(task *t);
 void foresight_scout_locked(run *r); /* sends out early what will be slow */
 void foresight_skip_locked(run *r);
+bool foresight_sent_locked(const run *r, int64_t share); /* early */
 
 /* reading.c: stored bytes */
 int read_aim_locked(task *t); /* finds and reserves: 1, 0 = not now, or negative */
+/* The same again, for a task that is under way: it must have the room. */
+int read_find_again_locked(task *t);
+void read_go_locked(task *t); /* sends what was found; makes it runnable where that is nothing */
 void task_send_locked(task *t);
 void task_shed_locked(psti_pool *pool, const task *but); /* idle tasks' buffers go */
 void task_release_bytes_locked(psti_pool *pool, task *t);
 void read_look_first(task *t);
 bool read_here(task *t);
 bool read_again(task *t, int status, pst_error *err);
+bool read_is_whole(const task *t);
+void read_cancel_locked(const run *r);
 void read_describe_failure(const task *t, int status, pst_error *err);
 
 /* value.c: labels and other values, and writing a sample into its slot */
@@ -281,6 +293,96 @@ void stored_retire(task *t);     /* there is a better form of them now */
 void stored_keep(const task *t); /* of what was read */
 void reading_begins_locked(psti_pool *pool);
 void reading_ends_locked(psti_pool *pool, uint64_t bytes);
+
+/* tiers.c: forms and stored bytes outside RAM. A task looks for its decoded form in RAM, on the
+ * disk, then member by member for stored bytes in RAM and on the disk; what is left comes from the
+ * remote tier or the source. What a tier brings is an envelope, read or answered into memory of the
+ * task and opened by the worker; if anything is wrong with it the task goes on as if there were no
+ * tiers. */
+int tiers_open_pool(psti_pool *pool, const psti_pool_spec *spec, pst_error *err);
+void tiers_close_pool(psti_pool *pool);
+void tiers_open_feed(psti_feed *feed);
+void tiers_close_feed(psti_feed *feed);
+void tiers_feeds_changed_locked(psti_pool *pool);
+uint64_t tiers_memory(const psti_pool_spec *spec); /* of the budget's fixed part */
+void tiers_begin(task *t);                         /* a new sample: nothing was looked at */
+void tiers_free(task *t);
+/* Looks for the decoded form; then the caller looks at t->form_from. */
+void tiers_aim_locked(task *t);
+/* Where an input's stored bytes are: TIER_DISK with *at to be read, TIER_REMOTE (answered). */
+tier tiers_member_locked(task *t, int input, psti_extent *at);
+psti_extent tiers_form_extent(const task *t); /* form_from is TIER_DISK */
+void tiers_aimed_locked(task *t);             /* the rest is known: whether to ask for it */
+void tiers_place(task *t, int slot, const uint8_t *packed); /* it will be read to there */
+/* Opens what came. False: some of it is of no use, and tiers_bypass is to follow, which finds out
+ * what is read instead. */
+bool tiers_open(task *t);
+void tiers_bypass(task *t);
+/* The form is none of this plan's after all: as after tiers_open. */
+void tiers_refuse_form(task *t);
+/* It is: what was found further away is kept nearer, where there is room for it. */
+void tiers_promote(task *t);
+/* Keeping: whether the decoded form, of which the work knows the size, is wanted; the form of the
+ * work in hand; the stored bytes that were read from the source. */
+bool tiers_want_form(const task *t, const psti_cache_content *content);
+void tiers_keep_form(task *t, const psti_cache_content *content);
+void tiers_keep_members(const task *t);
+void tiers_count_locked(psti_feed *feed, const task *t);
+void tiers_stats_locked(const psti_feed *feed, pst_job_stats *out);
+/* Whether the decoded form is there, in RAM or from a tier. */
+static inline bool task_has_form(const task *t)
+{
+    return t->cached || t->form_from;
+}
+static inline bool read_from_tier(const task *t, int read)
+{
+    return t->load && t->load->part[t->read_field[read]].from != TIER_NONE;
+}
+
+/* asking.c: the remote tier's part in this. tiers.c calls these and nothing else of it; without a
+ * remote tier they do nothing.
+ *
+ * The asynchronous step "ask the remote tier, then read the source": tiers_aimed_locked sets
+ * t->asks if ask_wanted_locked says so. Such a task is not read; whoever would have (the worker, or
+ * dispatch ahead of any) calls ask_send_locked instead, and the task is nobody's. When all answers
+ * are there, for the form (slot TIER_FORM) and for members by input, asking.c fills in
+ * t->load->part[slot] = {TIER_REMOTE, key, packed, size} for those that are hits, packed in memory
+ * that it keeps for the task (64-aligned, 64 readable bytes behind it, counted in the encoded part
+ * of the budget as fetch.c counts), and calls tiers_answered, from its own thread with no lock
+ * held: that finds what is left to read and sends it, or makes the task runnable. An answer that
+ * does not come in time is a miss; every task that asks is answered exactly once. The worker opens
+ * the envelopes (tiers_open); ask_wrong is told what was of no use. ask_end_locked: the task is
+ * done, what was claimed for it and not put will not come, its memory may go. */
+/* queue: bytes that may be held to be sent */
+int ask_open_pool(psti_pool *pool, const char *url, uint64_t queue, pst_error *err);
+void ask_close_pool(psti_pool *pool);
+bool ask_wanted_locked(task *t);
+void ask_send_locked(task *t);
+void ask_wrong(task *t, int slot);
+/* Whether putting the decoded form there makes sense: it is not known to be there. */
+bool ask_wants_form(const task *t, size_t packed);
+void ask_keep_form(task *t, const psti_cache_content *content);
+void ask_keep_member(const task *t, int input);
+void ask_end_locked(task *t);
+void ask_free(task *t);
+void ask_stats(const psti_pool *pool, pst_job_stats *out); /* of the engine */
+void tiers_answered(task *t);
+psti_cache_key tiers_form_key(const task *t);
+psti_cache_key tiers_member_key(const task *t, int input);
+
+/* ahead.c: what comes next is asked of buckets before there is a task for it */
+void ahead_open(psti_feed *feed);
+void ahead_close_locked(psti_feed *feed); /* nothing is on its way any more */
+void ahead_pump_locked(psti_feed *feed);
+void ahead_cancel_locked(const run *r);
+/* The input's bytes are there or on their way: they are the task's until it ends. */
+bool ahead_find_locked(task *t, int input);
+uint8_t *ahead_bytes(const task *t);
+/* In place of reading: false when they are on their way and read is told; else how it went. */
+bool ahead_submit_locked(task *t, psti_read *read, int *status);
+void ahead_end_locked(task *t);
+void ahead_waits_locked(psti_feed *feed, uint64_t now); /* its consumer does */
+void ahead_look_locked(psti_feed *feed, uint64_t now);  /* a batch of it was handed over */
 
 /* group.c: jobs that share preparations */
 int group_join(psti_feed *feed, pst_error *err);

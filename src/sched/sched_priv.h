@@ -21,6 +21,7 @@
 #include <sys/types.h>
 
 #include "cache/cache.h"
+#include "cache/disk.h"
 #include "core/clock.h"
 #include "core/hist.h"
 #include "core/log.h"
@@ -35,6 +36,7 @@ typedef struct record record;
 typedef struct ring ring;
 typedef struct group group;
 typedef struct shelf shelf;
+typedef struct ahead_entry ahead_entry;
 typedef struct worker worker;
 
 typedef enum way { FIXED, CLAIM, QUEUE, HEAP } way;
@@ -187,6 +189,31 @@ struct run {
     int64_t rest_count;
 };
 
+/* ---- what comes from tiers (tiers.c) ----------------------------------------------------------
+ */
+
+typedef enum tier { TIER_NONE, TIER_DISK, TIER_REMOTE } tier;
+
+/* Inputs of the feed by their number, and the decoded form, which stands for all pictures. */
+enum { TIER_FORM = PSTI_FIELDS_MAX, TIER_SLOTS };
+
+/* An envelope that takes the place of what the source has. */
+typedef struct tier_part {
+    uint8_t from; /* tier */
+    psti_cache_key key;
+    const uint8_t *packed; /* where it lies once it is read */
+    size_t size;
+    int dir; /* disk: the file, beneath which directory */
+    char name[PSTI_DISK_NAME];
+} tier_part;
+
+/* Of a task; made when a tier is first looked at for it, then kept. */
+typedef struct tier_load {
+    tier_part part[TIER_SLOTS];
+    psti_envelope form; /* once opened */
+    struct ask *ask;    /* asking.c's own; made and freed there */
+} tier_load;
+
 /* ---- task (task.c) ------------------------------------------------------------------------------
  */
 
@@ -205,7 +232,8 @@ struct task {
      * read_done. */
     psti_read *reads;
     int read_cap, read_count;
-    int read_field[PSTI_FIELDS_MAX];
+    int read_field[PSTI_FIELDS_MAX];  /* input, or TIER_FORM */
+    int read_result[PSTI_FIELDS_MAX]; /* of reads that have ended; set before reads_left says so */
     uint64_t read_room[PSTI_FIELDS_MAX]; /* bytes of the member, of which the read may be a part */
     /* Parts, see parts.c: inputs of which only the header was read at first, a bit each; those of
      * which all that is used is there or on its way; what was sent for; bytes read. */
@@ -216,8 +244,10 @@ struct task {
     uint64_t part_bytes;
     atomic_int reads_left;
     atomic_int read_status;
+    pst_error *read_error; /* far: what the net said of a read that failed; made once a task */
     psti_buf bytes;
     size_t charged;
+    ahead_entry *ahead; /* has the bytes of its member, or will; NULL = none */
     /* Feeds whose samples are fetched: this instead of reads and bytes. */
     psti_fetch *fetch;
     uint64_t fetch_charged; /* bytes counted for it: expected, then those that came */
@@ -231,7 +261,16 @@ struct task {
     psti_cache_entry *cached; /* pinned */
     psti_cache_key form;
     bool may_cache;
-    bool made;            /* its decoded form was made and kept */
+    bool made; /* its decoded form was made and kept */
+    /* Tiers, see tiers.c. */
+    tier_load *load;      /* NULL: no tier was looked at yet */
+    uint8_t form_from;    /* tier: its decoded form comes from there */
+    int tier_reads;       /* of its reads, those from the disk tier */
+    bool opened;          /* what came from tiers was looked at and is in use */
+    bool tiers_off;       /* none is looked at: what one had was of no use */
+    bool asks;            /* the remote tier is to be asked before anything is read */
+    bool answered;        /* it was */
+    bool tier_kept;       /* its decoded form went to a tier */
     bool augmented;       /* it is the augmented form that was found */
     psti_share_pick pick; /* feeds of a group; kind NONE: it is the feed's own sample */
     uint64_t number;      /* of its preparation, in a group */
@@ -304,6 +343,23 @@ typedef struct lanes {
     uint64_t slow, parks; /* statistics: samples that were slow; times that one was put aside */
 } lanes;
 
+/* ---- look-ahead of a feed (ahead.c)
+ * ---------------------------------------------------------------------------------- */
+
+typedef struct lookahead {
+    bool on;          /* fixed */
+    int input;        /* fixed: the member that is read */
+    int64_t depth;    /* samples that are asked for beyond those sent out */
+    uint64_t epoch;   /* of the run it looks at */
+    int64_t next;     /* share index that is looked at next */
+    ahead_entry **at; /* by share index; made when first needed */
+    ahead_entry *all, *free;
+    int64_t idle, reading, ready; /* entries: free; on their way; come and not taken */
+    int64_t least;                /* fewest that were ready since looked_ns */
+    uint64_t bytes;               /* counted for them */
+    uint64_t grown_ns, waited_ns, looked_ns;
+} lookahead;
+
 /* ---- foresight of a feed (foresight.c)
  * ---------------------------------------------------------------------------------- */
 
@@ -329,19 +385,26 @@ struct psti_feed {
     const psti_plan_output *out; /* what is delivered; of spec.fields[out[i].input] */
     int outputs;
     bool fetches;       /* the caller's function brings the samples, see fetch.c */
+    bool far;           /* samples lie in a bucket: reads are always sent ahead */
     double fetch_bytes; /* of a sample that is fetched, a running mean */
     way way;
     bool cached; /* decoded forms are looked up and kept */
     psti_cache_owner *decoded, *encoded;
-    group *group; /* NULL: it shares no preparations */
-    int member;   /* of group->share */
+    /* Tiers are looked at: at all; for decoded forms; and the stored bytes of members are kept
+     * there where decoded forms are not. Fixed. */
+    bool tiered, tier_forms, tier_members;
+    psti_id128 tier_owner; /* of stored bytes */
+    group *group;          /* NULL: it shares no preparations */
+    int member;            /* of group->share */
     /* For worth.c: samples a second, seconds a sample takes from each form, bytes of a form. */
     double rate, from_encoded_s, from_decoded_s, made_decoded_s, encoded_bytes;
     /* Of the two forms that last, the stored bytes are the better use of room. Workers look at it
      * without the lock: a hint, any value will do. */
     atomic_bool keeps_encoded;
-    uint32_t part_inputs;         /* that may be read in parts, a bit each; fixed */
-    _Atomic double decoded_bytes; /* of the last one made; written by workers, a hint */
+    uint32_t part_inputs;          /* that may be read in parts, a bit each; fixed */
+    _Atomic double decoded_bytes;  /* of the last one made; written by workers, a hint */
+    _Atomic double decode_saves_s; /* by a decoded form; 0 = not known; a hint to workers */
+    atomic_int remote_doubt;       /* whether the remote tier's forms are worth it; a hint */
     uint64_t rate_since_ns, rate_since_samples;
     layout layout;
     ring *ring;
@@ -386,6 +449,7 @@ struct psti_feed {
 
     lanes lanes;
     foresight foresight;
+    lookahead ahead;
     record *free_records;
     pages pages[PAGES_KEPT]; /* of batches of varying shape, for the next ones */
     damage_map damage;
@@ -401,7 +465,8 @@ struct psti_feed {
     uint64_t samples, batches, skipped, pads, warnings, waits, wait_ns, first_batch_ns, bytes_read,
         opened_ns;
     uint64_t read_ns, read_away_ns, read_runs, fresh, cache_hits, cache_misses, shared_hits,
-        stored_hits, prepared;
+        stored_hits, prepared, disk_hits, disk_misses, disk_bytes, remote_hits, remote_misses,
+        remote_bytes;
     uint64_t stage_ns[PST_STAGES_MAX], stage_runs[PST_STAGES_MAX];
     psti_hist wait_hist;
 };
@@ -456,6 +521,9 @@ struct psti_pool {
     bool cache_auto;    /* these fixed after start */
     uint64_t cache_limit;
     uint64_t augmented_most; /* bytes that the caller lets augmented entries have */
+    psti_disk *disk;         /* NULL: none; fixed */
+    struct asker *asker;     /* the remote tier, asking.c's own; NULL: none; fixed */
+    bool tier_members;       /* stored bytes of local files are kept, too; for tests */
     /* Bytes it has and may have: counters that the cache asks without pool->lock; the second is
      * written under it. */
     atomic_uint_fast64_t cache_taken, cache_allowed;

@@ -64,16 +64,19 @@ static void keep(const task *t, int index)
 {
     const psti_feed *feed = t->feed;
     psti_cache *cache = feed->pool->cache;
-    const psti_read *read = &t->reads[index];
-    const psti_cache_content content = {.bytes = read->at.length};
-    const psti_cache_key key = key_of(t, t->read_field[index]);
-    if (!read->at.length || !psti_cache_has_room(cache, feed->encoded, &content, 1) ||
+    const int field = t->read_field[index];
+    if (field == TIER_FORM)
+        return;
+    const psti_input *read = &t->inputs[field];
+    const psti_cache_content content = {.bytes = read->size};
+    const psti_cache_key key = key_of(t, field);
+    if (!read->size || !psti_cache_has_room(cache, feed->encoded, &content, 1) ||
         !still_the_same(t, &key))
         return;
     psti_cache_entry *entry = psti_cache_reserve(cache, feed->encoded, &key, &content, 1);
     if (!entry)
         return;
-    memcpy(psti_cache_fill_bytes(entry), read->buf, read->at.length);
+    memcpy(psti_cache_fill_bytes(entry), read->bytes, read->size);
     psti_cache_publish(cache, entry);
     psti_cache_unpin(cache, entry);
 }

@@ -205,6 +205,7 @@ static void aim(task *t, psti_feed *feed, run *r, int64_t share)
     t->slow = t->finished = t->foretold = t->foreseen = false;
     t->part_inputs = t->part_have = 0;
     t->part_bytes = 0;
+    tiers_begin(t);
     t->worked_ns = t->late_ns = 0;
 }
 
@@ -252,10 +253,12 @@ static task *send_out_locked(psti_feed *feed, run *r, int64_t share, worker *w, 
         if (t->augmented) /* stays picked */
             t->cached = NULL;
         form_drop(t);
+        ahead_end_locked(t);
         return NULL;
     }
     commit_locked(t, w, early);
     t->unread = rc > 0 && (fetched || t->read_count > 0);
+    t->asks &= t->unread;
     t->read_ns = 0;
     t->read_away = false;
     atomic_store(&t->read_status, rc < 0 ? rc : 0);
@@ -361,6 +364,10 @@ int task_start_work(worker *w, const task *t, pst_error *err)
     psti_work_set_id(w->work, t->id);
     int count = 0;
     const psti_decoded *pictures = t->cached ? psti_cache_pictures(t->cached, &count) : NULL;
+    if (t->form_from) {
+        pictures = t->load->form.pictures;
+        count = t->load->form.count;
+    }
     recall_note(w, t, pictures, count);
     return psti_work_start_decoded(w->work, &w->kit, feed->spec.plan, &key, t->inputs, pictures,
                                    err);
@@ -412,6 +419,20 @@ static int carry_on(worker *w, task *t, pst_error *err)
     return rc;
 }
 
+static int bring_bytes(task *t, pst_error *err);
+static int prepare(worker *w, task *t, pst_error *err);
+
+/* A form from a tier cannot be used: on without any tier. Where it is the sample's own fault, that
+ * shows again. */
+static int start_anew(worker *w, task *t, pst_error *err)
+{
+    psti_error_clear(err);
+    psti_work_clear(w->work, &w->kit, w->pool->keep);
+    tiers_refuse_form(t);
+    const int rc = bring_bytes(t, err);
+    return rc == 0 ? prepare(w, t, err) : rc;
+}
+
 /* From its bytes, or from where it was put aside. */
 static int prepare(worker *w, task *t, pst_error *err)
 {
@@ -424,14 +445,21 @@ static int prepare(worker *w, task *t, pst_error *err)
     if (rc == 0 && t->augmented)
         return psti_work_start_augmented(w->work, t->feed->spec.plan, t->inputs,
                                          psti_cache_pictures(t->cached, &count), err);
-    if (rc == 0)
+    if (rc == 0) {
         rc = task_start_work(w, t, err);
+        const bool fits = rc == 0 && (!t->form_from || psti_work_decoded_fits(w->work));
+        if (t->form_from && !fits)
+            return start_anew(w, t, err);
+    }
+    if (rc == 0 && t->form_from)
+        tiers_promote(t);
     if (rc == 0 && t->part_inputs && (rc = parts_bring(w, t, err)) == LANE_PARKED)
         return rc;
-    if (rc == 0 && t->may_cache)
+    const bool makes = t->may_cache || (t->feed->tier_forms && !task_has_form(t));
+    if (rc == 0 && makes)
         rc = form_make(w, t, &t->extra, err);
     /* Where its form was made, stages have run: what they made must not be dropped for bytes. */
-    const bool ran = t->may_cache && psti_work_cursor(w->work) > 0;
+    const bool ran = makes && psti_work_cursor(w->work) > 0;
     if (rc == 0)
         rc = ran ? count_more(w, &t->extra, err) : task_take_extra(w, &t->extra, err);
     return rc < 0 ? rc : carry_on(w, t, err);
@@ -467,7 +495,8 @@ void task_count_locked(worker *w, task *t)
     worth_took_locked(feed, t);
     feed->cache_misses += feed->cached && !t->cached;
     for (int i = 0; i < t->read_count; i++)
-        feed->bytes_read += t->reads[i].at.length;
+        feed->bytes_read += read_from_tier(t, i) ? 0 : t->reads[i].at.length;
+    tiers_count_locked(feed, t);
     feed->bytes_read += t->fetch_charged + t->part_bytes;
 }
 
@@ -511,7 +540,14 @@ static int bring_bytes(task *t, pst_error *err)
     const int allowed = may_have(t, err);
     if (allowed == 0 && t->unread && !read_here(t))
         return LANE_PARKED;
-    const int status = allowed < 0 ? allowed : atomic_load(&t->read_status);
+    if (allowed == 0 && !tiers_open(t)) {
+        tiers_bypass(t);
+        if (t->unread && !read_here(t))
+            return LANE_PARKED;
+    }
+    int status = allowed < 0 ? allowed : atomic_load(&t->read_status);
+    if (status == 0 && !read_is_whole(t))
+        status = PST_ECHANGED;
     if (status < 0 && read_again(t, status, err))
         return LANE_PARKED;
     if (status < 0 && !err->code)
@@ -556,6 +592,7 @@ bool task_run(worker *w, task *t)
         place_sample(w, t);
         group_offer(w, t);
         stored_keep(t);
+        tiers_keep_members(t);
     } else {
         err.id = t->id;
         tell_key(t, &err);
@@ -577,6 +614,9 @@ void task_done_locked(task *t)
     if (t->charged > most / (uint64_t)pool->aim_max && pool->encoded > most / 2)
         task_release_bytes_locked(pool, t);
     fetch_drop_locked(t);
+    ahead_end_locked(t);
+    if (t->load)
+        ask_end_locked(t);
     form_drop(t);
     group_end(t);
     run *r = t->run;

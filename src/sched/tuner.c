@@ -167,6 +167,7 @@ void tuner_waits_locked(psti_feed *feed)
         return;
     const uint64_t now = psti_now_ns();
     all_back_locked(pool, now);
+    ahead_waits_locked(feed, now);
     if (feed->batches > 0)
         tune_depth_locked(feed, now);
 }
@@ -178,6 +179,7 @@ void tuner_look_locked(psti_feed *feed)
     const uint64_t now = psti_now_ns(), elapsed = now - t->looked_ns;
     if (2 * feed_ready(feed) < block_samples_max_locked(feed))
         all_back_locked(pool, now); /* before it has to wait */
+    ahead_look_locked(feed, now);
     if (elapsed < LOOK_NS)
         return;
     count_busy_locked(t, now);

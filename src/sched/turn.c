@@ -53,7 +53,7 @@ static task *take_of_locked(psti_feed *feed, look at, worker *w)
     case LOOK_RUNNABLE:
         return take_runnable_locked(feed);
     case LOOK_NEXT:
-        return feed->fetches ? NULL : task_aim_locked(feed, w);
+        return feed_sends_ahead(feed) ? NULL : task_aim_locked(feed, w);
     default:
         return lane_take_locked(feed, LANE_LAST);
     }

@@ -10,19 +10,29 @@ static const double FROM_DECODED = 0.25;   /* of a sample's time, until it is me
 static const double ASKED_FOR = 1e-30;     /* what the caller wants kept though it saves nothing */
 static const double DECODED_BYTES = 500e3; /* until one was made */
 
+/* Seconds from encoded bytes to finish; where every sample met was kept, what that took. */
+static double whole_s(const psti_feed *feed)
+{
+    return feed->from_encoded_s > 0 ? feed->from_encoded_s : feed->made_decoded_s;
+}
+
 void worth_took_locked(psti_feed *feed, const task *t)
 {
     if (t->augmented || !t->took_ns)
         return;
-    if (t->cached)
+    if (task_has_form(t))
         running_mean(&feed->from_decoded_s, 1e-9 * (double)t->took_ns);
     else if (t->made)
         running_mean(&feed->made_decoded_s, 1e-9 * (double)t->took_ns);
     else
         running_mean(&feed->from_encoded_s, 1e-9 * (double)t->took_ns);
+    const double whole = whole_s(feed);
+    const double rest = feed->from_decoded_s > 0 ? feed->from_decoded_s : FROM_DECODED * whole;
+    if (whole > 0) /* else nothing was decoded yet, and nothing is known */
+        atomic_store_explicit(&feed->decode_saves_s, whole - rest, memory_order_relaxed);
     double bytes = 0;
     for (int i = 0; i < t->read_count; i++)
-        bytes += (double)t->reads[i].at.length;
+        bytes += read_from_tier(t, i) ? 0 : (double)t->reads[i].at.length;
     if (bytes > 0)
         running_mean(&feed->encoded_bytes, bytes);
 }
@@ -53,12 +63,6 @@ static void price_reading_locked(psti_pool *pool, uint64_t elapsed)
 static double worth(const psti_pool *pool, double bytes, double seconds)
 {
     return pool->io_price * bytes * pool->read_s + (1 - pool->io_price) * seconds;
-}
-
-/* Seconds from encoded bytes to finish; where every sample met was kept, what that took. */
-static double whole_s(const psti_feed *feed)
-{
-    return feed->from_encoded_s > 0 ? feed->from_encoded_s : feed->made_decoded_s;
 }
 
 static double decoded_saves(const psti_pool *pool, const psti_feed *feed)

@@ -89,6 +89,7 @@ static int open_remote(const char *address, void **out, pst_settings *settings, 
         settings->io_depth = (int)w->io_depth;
         settings->memory_bytes = w->memory_bytes;
         settings->cache_bytes = w->cache_bytes;
+        settings->disk_bytes = w->disk_bytes;
         settings->may_have = w->may_have;
         memcpy(settings->cpu, w->cpu, sizeof settings->cpu);
         *out = r;
@@ -113,7 +114,10 @@ static int send_open(channel *ch, psti_dataset *data, const pst_job_options *opt
 {
     psti_place place;
     job_spec s = {.options = *opts};
-    if (psti_dataset_place(data, &place) < 0)
+    const char *url = psti_dataset_url(data);
+    if (url)
+        place = (psti_place){.root = -1, .path = url};
+    else if (psti_dataset_place(data, &place) < 0)
         return psti_fail(err, PSTI_LINK_ELSEWHERE, "job", NULL,
                          "its samples come from this process, not from files in one place");
     s.name = place.name;
@@ -121,7 +125,7 @@ static int send_open(channel *ch, psti_dataset *data, const pst_job_options *opt
     int rc = spec_encode(&s);
     const int fd = rc < 0 ? rc : wire_blob("penstock-job", s.bytes, s.size);
     if (fd >= 0) {
-        const int fds[2] = {place.root, fd};
+        const int fds[2] = {url ? fd : place.root, fd}; /* a bucket has no directory */
         wire_packet p;
         wire_init(&p, WIRE_OPEN, 0);
         p.open.spec_bytes = s.size;
@@ -131,7 +135,8 @@ static int send_open(channel *ch, psti_dataset *data, const pst_job_options *opt
     } else {
         rc = psti_fail(err, fd, "job", NULL, "the job cannot be sent: %s", pst_strerror(fd));
     }
-    close(place.root);
+    if (place.root >= 0)
+        close(place.root);
     spec_fini(&s);
     return rc;
 }

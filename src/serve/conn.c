@@ -100,6 +100,7 @@ static bool on_hello(conn *c, const wire_hello *hello)
     p.welcome.io_depth = (uint32_t)s->io_depth;
     p.welcome.memory_bytes = s->memory_bytes;
     p.welcome.cache_bytes = s->cache_bytes;
+    p.welcome.disk_bytes = s->disk_bytes;
     p.welcome.may_have = s->may_have;
     memcpy(p.welcome.cpu, s->cpu, sizeof p.welcome.cpu);
     strncpy(p.welcome.release, PST_VERSION, sizeof p.welcome.release - 1);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The control socket: HTTP with JSON, read-only, for whoever may connect to the feed. libmicrohttpd
- * runs it on one thread of its own; what it shows of connections is read under server.lock. */
+ * The control socket: HTTP with JSON, for whoever may connect to the feed; pulling and evicting
+ * datasets is for the daemon's own user. libmicrohttpd runs it on one thread of its own; what it
+ * shows of connections is read under server.lock. */
 #include <errno.h>
 #include <jansson.h>
 #include <microhttpd.h>
@@ -10,15 +11,24 @@
 #include <unistd.h>
 
 #include "core/clock.h"
+#include "serve/pulled.h"
 #include "serve/server.h"
 
-enum { CONNECTIONS_MOST = 32, TIMEOUT_S = 5, MEMORY = 16 << 10 };
+enum { CONNECTIONS_MOST = 32, TIMEOUT_S = 5, MEMORY = 16 << 10, BODY_MOST = 8 << 10 };
 
 struct control {
     pst_server *server;
     struct MHD_Daemon *http;
+    struct pulled *pulled;
     int sock;
 };
+
+/* What came with a request, until all of it is there. */
+typedef struct request {
+    size_t used;
+    bool too_large;
+    char body[BODY_MOST];
+} request;
 
 /* ---- what is shown --------------------------------------------------------------------------- */
 
@@ -129,6 +139,20 @@ static json_t *show_cache(pst_server *s)
                      (json_int_t)(cache ? psti_cache_pinned(cache) : 0));
 }
 
+static json_t *show_disk(pst_server *s)
+{
+    psti_disk *disk = psti_engine_disk(s->engine);
+    psti_disk_stats d;
+    if (!disk)
+        return json_null();
+    psti_disk_stats_get(disk, &d);
+    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:b}", "entries",
+                     (json_int_t)d.entries, "bytes", (json_int_t)d.bytes, "limit_bytes",
+                     (json_int_t)d.limit, "written", (json_int_t)d.written, "evicted",
+                     (json_int_t)d.evicted, "dropped", (json_int_t)d.dropped, "damaged",
+                     (json_int_t)d.damaged, "errors", (json_int_t)d.errors, "off", (int)d.off);
+}
+
 static json_t *show_check(pst_server *s)
 {
     char *text = NULL;
@@ -146,14 +170,14 @@ static json_t *show_engine(pst_server *s)
     pthread_mutex_lock(&s->lock);
     const int clients = s->conn_count;
     pthread_mutex_unlock(&s->lock);
-    return json_pack("{s:s, s:i, s:f, s:i, s:i, s:I, s:I, s:I, s:I, s:s, s:i, s:o}", "version",
+    return json_pack("{s:s, s:i, s:f, s:i, s:i, s:I, s:I, s:I, s:I, s:s, s:i, s:o, s:o}", "version",
                      PST_VERSION, "protocol", WIRE_VERSION, "seconds",
                      seconds(psti_now_ns() - s->started_ns), "workers", s->settings.workers, "cpus",
                      s->settings.cpus, "memory_bytes", (json_int_t)s->settings.memory_bytes,
                      "used_bytes", (json_int_t)psti_budget_used(budget), "peak_bytes",
                      (json_int_t)psti_budget_peak(budget), "cache_bytes",
                      (json_int_t)s->settings.cache_bytes, "cpu", s->settings.cpu, "connections",
-                     clients, "cache", show_cache(s));
+                     clients, "cache", show_cache(s), "disk", show_disk(s));
 }
 
 /* ---- HTTP ------------------------------------------------------------------------------------ */
@@ -176,10 +200,44 @@ static enum MHD_Result reply(struct MHD_Connection *to, unsigned status, json_t 
     return ok;
 }
 
+static uid_t uid_of(struct MHD_Connection *to)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(to, MHD_CONNECTION_INFO_CONNECTION_FD);
+    struct ucred who;
+    socklen_t size = sizeof who;
+    return info && getsockopt(info->connect_fd, SOL_SOCKET, SO_PEERCRED, &who, &size) == 0
+               ? who.uid
+               : (uid_t)-1;
+}
+
+static enum MHD_Result answer_pulled(const struct control *control, struct MHD_Connection *to,
+                                     const char *method, const char *name, const request *r)
+{
+    json_t *body = NULL;
+    if (strcmp(method, "GET") != 0 && uid_of(to) != geteuid())
+        return reply(to, MHD_HTTP_FORBIDDEN,
+                     json_pack("{s:s}", "error", "only the daemon's own user may"));
+    if (r->too_large)
+        return reply(to, MHD_HTTP_BAD_REQUEST, json_pack("{s:s}", "error", "the body is too long"));
+    const unsigned status = pulled_answer(control->pulled, method, name, r->body, r->used, &body);
+    return reply(to, status, body);
+}
+
+static void keep_body(request *r, const char *data, size_t bytes)
+{
+    r->too_large = r->too_large || bytes > sizeof r->body - r->used;
+    if (r->too_large)
+        return;
+    memcpy(r->body + r->used, data, bytes);
+    r->used += bytes;
+}
+
 static enum MHD_Result answer(void *user, struct MHD_Connection *to, const char *url,
                               const char *method, const char *version, const char *data,
                               size_t *data_bytes, void **per_request)
 {
+    static const char below[] = "/v1/datasets/";
     static const struct {
         const char *url;
         json_t *(*show)(pst_server *s);
@@ -187,23 +245,39 @@ static enum MHD_Result answer(void *user, struct MHD_Connection *to, const char 
                  {"/v1/datasets", show_datasets},
                  {"/v1/engine", show_engine},
                  {"/v1/check", show_check}};
-    static int seen;
     (void)version;
-    (void)data;
     const struct control *control = user;
-    if (!*per_request) { /* the head alone: the answer waits until the request is whole */
-        *per_request = &seen;
+    request *r = *per_request;
+    if (!r) { /* the head alone: the answer waits until the request is whole */
+        *per_request = r = psti_calloc(PSTI_MEM_SERVE, 1, sizeof *r);
+        return r ? MHD_YES : MHD_NO;
+    }
+    if (*data_bytes > 0) {
+        keep_body(r, data, *data_bytes);
+        *data_bytes = 0;
         return MHD_YES;
     }
-    *data_bytes = 0;
+    if (strncmp(url, below, sizeof below - 1) == 0)
+        return answer_pulled(control, to, method, url + sizeof below - 1, r);
     if (strcmp(method, "GET") != 0)
         return reply(to, MHD_HTTP_METHOD_NOT_ALLOWED, json_pack("{s:s}", "error", "only GET"));
     for (size_t i = 0; i < sizeof pages / sizeof *pages; i++)
         if (strcmp(url, pages[i].url) == 0)
             return reply(to, MHD_HTTP_OK, pages[i].show(control->server));
-    return reply(
-        to, MHD_HTTP_NOT_FOUND,
-        json_pack("{s:s}", "error", "there are /v1/jobs, /v1/datasets, /v1/engine and /v1/check"));
+    return reply(to, MHD_HTTP_NOT_FOUND,
+                 json_pack("{s:s}", "error",
+                           "there are /v1/jobs, /v1/datasets, /v1/datasets/NAME, /v1/engine and "
+                           "/v1/check"));
+}
+
+static void request_ended(void *user, struct MHD_Connection *c, void **per_request,
+                          enum MHD_RequestTerminationCode code)
+{
+    (void)user;
+    (void)c;
+    (void)code;
+    psti_free(*per_request);
+    *per_request = NULL;
 }
 
 /* Called with the new connection, before anything is read from it. */
@@ -229,15 +303,20 @@ int control_open(pst_server *s, struct control **out, pst_error *err)
     if (!control)
         return psti_fail(err, -ENOMEM, "serve", NULL, "out of memory");
     control->server = s;
-    control->sock = where_listen(&s->at, WHERE_CONTROL, SOCK_STREAM, s->allow_count > 0, err);
     *out = control;
+    control->sock = -1;
+    control->pulled = pulled_new();
+    if (!control->pulled)
+        return psti_fail(err, -ENOMEM, "serve", NULL, "out of memory");
+    control->sock = where_listen(&s->at, WHERE_CONTROL, SOCK_STREAM, s->allow_count > 0, err);
     if (control->sock < 0)
         return control->sock;
     control->http = MHD_start_daemon(
         MHD_USE_EPOLL_INTERNAL_THREAD, 0, NULL, NULL, answer, control, MHD_OPTION_LISTEN_SOCKET,
         control->sock, MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS_MOST,
         MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)TIMEOUT_S, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
-        (size_t)MEMORY, MHD_OPTION_NOTIFY_CONNECTION, greet, control, MHD_OPTION_END);
+        (size_t)MEMORY, MHD_OPTION_NOTIFY_CONNECTION, greet, control, MHD_OPTION_NOTIFY_COMPLETED,
+        request_ended, control, MHD_OPTION_END);
     if (!control->http)
         return psti_fail(err, -EIO, "serve", WHERE_CONTROL, "the control socket does not start");
     return 0;
@@ -251,5 +330,6 @@ void control_close(struct control *control)
         MHD_stop_daemon(control->http); /* closes the socket */
     else if (control->sock >= 0)
         close(control->sock);
+    pulled_free(control->pulled);
     psti_free(control);
 }

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "net/net.h"
 #include "serve/server.h"
 
 void shelf_init(shelf *s)
@@ -56,16 +57,30 @@ static void name_of(int root, char *buf, size_t cap)
     buf[len < 0 ? 0 : len] = 0;
 }
 
+/* In a bucket: it is named, and no directory comes with it. */
+static bool is_far(const job_spec *spec)
+{
+    return spec->path && psti_is_bucket_url(spec->path);
+}
+
 static int list(int root, const job_spec *spec, shelf_entry *e, bool again, pst_error *err)
 {
     char path[WHERE_BYTES];
-    name_of(root, path, sizeof path);
-    const psti_place at = {.root = root, .path = path, .name = spec->name};
     pst_dataset_options opts;
     pst_dataset_options_init(&opts);
     opts.refresh = again;
     psti_dataset *data;
-    int rc = psti_dataset_open_at(&at, &opts, &data, err);
+    int rc;
+    if (is_far(spec)) {
+        rc = psti_dataset_open(spec->path, &opts, &data, err);
+    } else {
+        name_of(root, path, sizeof path);
+        const psti_place at = {.root = root, .path = path, .name = spec->name};
+        rc = psti_dataset_open_at(&at, &opts, &data, err);
+        if (rc == 0 && (rc = psti_pulled_guard(data, path, err)) < 0)
+            psti_dataset_unref(data);
+        rc = rc > 0 ? 0 : rc; /* files came back: the revision tells, and it is listed again */
+    }
     if (rc == 0)
         rc = psti_dataset_wrap(data, &e->data, err);
     return rc;
@@ -92,8 +107,10 @@ static int list_as(int root, const job_spec *spec, shelf_entry *e, pst_error *er
 int shelf_take(shelf *s, int root, const job_spec *spec, const uint8_t revision[16],
                shelf_entry **out, pst_error *err)
 {
-    struct stat st;
-    if (fstat(root, &st) || !S_ISDIR(st.st_mode))
+    struct stat st = {0};
+    if (is_far(spec))
+        st.st_ino = (ino_t)psti_hash_bytes(spec->path, strlen(spec->path)).lo;
+    else if (fstat(root, &st) || !S_ISDIR(st.st_mode))
         return psti_fail(err, -ENOTDIR, "list", spec->path, "what came is no directory");
     shelf_entry *e = psti_calloc(PSTI_MEM_SERVE, 1, sizeof *e);
     if (!e)

@@ -8,6 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "net/net.h"
+
 enum {
     SPEC_MOST = 256 << 20, /* ids and weights of a hundred million samples are not served */
     COPIES_MOST = 3        /* not released by a client that should have copied them */
@@ -102,6 +104,11 @@ static int open_hooked(conn *c, const psti_feed_hooks *hooks, pst_error *err)
 static int open_job(conn *c, pst_error *err)
 {
     int rc = read_spec(c, err);
+    if (rc == 0 && c->spec.path && psti_is_bucket_url(c->spec.path) &&
+        !server_offers(c->server, c->spec.path))
+        rc = psti_fail(err, -EACCES, "list", c->spec.path,
+                       "the daemon does not offer this dataset; its owner does so with penstock "
+                       "serve --dataset NAME=URL");
     if (rc == 0)
         rc = shelf_take(&c->server->shelf, c->root, &c->spec, c->revision, &c->entry, err);
     if (rc < 0)

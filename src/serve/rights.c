@@ -119,8 +119,8 @@ int peer_may_read(const peer *p, const psti_dataset *data, int64_t id, pst_error
     const int count = psti_dataset_fields(data, &fields);
     for (int i = 0; i < count; i++) {
         psti_extent at;
-        if (!fields[i].member || psti_dataset_extent(data, id, i, &at) < 0)
-            continue;
+        if (!fields[i].member || psti_dataset_extent(data, id, i, &at) < 0 || at.bucket)
+            continue; /* a bucket's data are for whoever the owner lets in */
         if (!may_reach(p, &at))
             return psti_fail(err, -EACCES, "read", NULL,
                              "the user who asks for it (uid %u) may not read it", (unsigned)p->uid);

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "core/clock.h"
+#include "net/net.h"
 
 enum { CONNS_MOST = 512, EVENTS = 64 };
 
@@ -38,6 +39,28 @@ static int watch_new(pst_server *s, int fd, void *what)
 }
 
 /* ---- connections ----------------------------------------------------------------------------- */
+
+/* The URL without slashes at its end. */
+static size_t url_length(const char *url, size_t len)
+{
+    while (len && url[len - 1] == '/')
+        len--;
+    return len;
+}
+
+bool server_offers(const pst_server *s, const char *url)
+{
+    const size_t wanted = url_length(url, strlen(url));
+    for (const char *at = s->datasets; at && *at;) {
+        const size_t all = strcspn(at, ",");
+        const char *equal = memchr(at, '=', all), *mine = equal ? equal + 1 : at;
+        const size_t len = url_length(mine, (size_t)(at + all - mine));
+        if (len == wanted && memcmp(mine, url, len) == 0)
+            return true;
+        at += all + (at[all] == ',');
+    }
+    return false;
+}
 
 bool server_allows(const pst_server *s, uid_t uid)
 {
@@ -245,6 +268,26 @@ static int copy_allowed(pst_server *s, const pst_server_options *o, pst_error *e
     return 0;
 }
 
+/* NAME=URL, and so on: each is one that buckets are asked with. */
+static int copy_datasets(pst_server *s, const pst_server_options *o, pst_error *err)
+{
+    if (!o->datasets || !*o->datasets)
+        return 0;
+    s->datasets = psti_strdup(PSTI_MEM_SERVE, o->datasets);
+    if (!s->datasets)
+        return psti_fail(err, -ENOMEM, "serve", NULL, "out of memory");
+    for (const char *at = s->datasets; *at;) {
+        const size_t all = strcspn(at, ",");
+        const char *equal = memchr(at, '=', all);
+        if (!equal || equal == at || !psti_is_bucket_url(equal + 1))
+            return psti_fail(err, -EINVAL, "serve", NULL,
+                             "a dataset is given as NAME=s3://BUCKET/PREFIX, not as '%.*s'",
+                             (int)(all < 200 ? all : 200), at);
+        at += all + (at[all] == ',');
+    }
+    return 0;
+}
+
 static int start_engine(pst_server *s, const pst_server_options *o, pst_error *err)
 {
     pst_engine_options options = o->engine;
@@ -284,6 +327,8 @@ static int start(pst_server *s, const pst_server_options *o, pst_error *err)
         pst_settings_resolve(&options, &s->settings, err); /* refused before anything is taken */
     if (rc == 0)
         rc = copy_allowed(s, o, err);
+    if (rc == 0)
+        rc = copy_datasets(s, o, err);
     if (rc == 0)
         rc = where_take(s->dir, others, &s->at, err);
     if (rc == 0)
@@ -354,6 +399,7 @@ void pst_server_close(pst_server *s)
     if (s->spare >= 0)
         close(s->spare);
     psti_free(s->allow);
+    psti_free(s->datasets);
     shelf_fini(&s->shelf);
     pthread_cond_destroy(&s->gone);
     pthread_mutex_destroy(&s->lock);

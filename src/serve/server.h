@@ -174,6 +174,7 @@ struct pst_server {
     pst_engine *engine;
     pst_settings settings;
     shelf shelf;
+    char *datasets; /* "NAME=URL,…"; NULL = none */
     uid_t *allow;
     int allow_count;
     int idle_exit_s;
@@ -192,6 +193,8 @@ struct pst_server {
 };
 void server_wake(pst_server *s); /* async-signal-safe */
 bool server_allows(const pst_server *s, uid_t uid);
+/* Whether the owner lets this URL be read. */
+bool server_offers(const pst_server *s, const char *url);
 /* Jobs closed so far; and, for one that found no memory after it asked, whether another was closed
  * since: waits for those under way. */
 uint64_t server_closed(pst_server *s);

@@ -24,7 +24,7 @@
 #include "penstock.h"
 
 #define WIRE_MAGIC 0x46545350u /* "PSTF" */
-enum { WIRE_VERSION = 2, WIRE_FDS = 2, WIRE_AHEAD = 2 };
+enum { WIRE_VERSION = 3, WIRE_FDS = 2, WIRE_AHEAD = 2 };
 
 typedef enum wire_kind {
     WIRE_HELLO = 1,
@@ -65,7 +65,7 @@ typedef struct wire_refused { /* REFUSED */
 typedef struct wire_welcome { /* WELCOME */
     wire_head head;
     uint32_t workers, cpus, io, io_depth;
-    uint64_t memory_bytes, cache_bytes, may_have;
+    uint64_t memory_bytes, cache_bytes, may_have, disk_bytes;
     char cpu[16];
     char release[16]; /* PST_VERSION */
 } wire_welcome;
@@ -122,7 +122,22 @@ enum {
     X(stragglers)                                                                                  \
     X(slow_early)                                                                                  \
     X(active_workers)                                                                              \
-    X(prediction_error_ppm)
+    X(prediction_error_ppm)                                                                        \
+    X(disk_hits)                                                                                   \
+    X(disk_misses)                                                                                 \
+    X(disk_read_bytes)                                                                             \
+    X(remote_hits)                                                                                 \
+    X(remote_misses)                                                                               \
+    X(remote_read_bytes)                                                                           \
+    X(disk_entries)                                                                                \
+    X(disk_bytes)                                                                                  \
+    X(disk_written)                                                                                \
+    X(disk_evicted)                                                                                \
+    X(disk_damaged)                                                                                \
+    X(disk_dropped)                                                                                \
+    X(disk_errors)                                                                                 \
+    X(disk_off)                                                                                    \
+    X(remote_errors)
 
 typedef struct wire_stats {
 #define WIRE_COUNT(name) uint64_t name;

@@ -11,6 +11,7 @@
 #include "core/memory.h"
 #include "core/status.h"
 #include "source/custom.h"
+#include "source/far.h"
 #include "source/listed.h"
 #include "source/source_priv.h"
 
@@ -29,7 +30,8 @@ psti_dataset *psti_dataset_new(psti_source_kind kind, const char *path, const ch
 {
     psti_dataset *data = psti_calloc(PSTI_MEM_SOURCE, 1, sizeof *data);
     if (!data) {
-        close(root);
+        if (root >= 0)
+            close(root);
         return NULL;
     }
     atomic_init(&data->refs, 1);
@@ -44,6 +46,18 @@ psti_dataset *psti_dataset_new(psti_source_kind kind, const char *path, const ch
     if (!data->path || !data->root_path) {
         psti_dataset_unref(data);
         return NULL;
+    }
+    return data;
+}
+
+psti_dataset *psti_dataset_begin(psti_opening *o, psti_source_kind kind)
+{
+    psti_dataset *data = psti_dataset_new(kind, o->real, o->root_path, o->root);
+    o->root = -1;
+    if (data && o->tree) { /* places of etags stay what they are */
+        data->names = o->tree->etags;
+        o->tree->etags = (psti_strings){0};
+        o->etags = &data->names;
     }
     return data;
 }
@@ -71,6 +85,14 @@ void psti_dataset_unref(psti_dataset *data)
     psti_fork_guard_remove(&data->forks);
     psti_listed_free(data->listed, data->count);
     free_shards(data);
+    psti_far_free(data->far);
+    while (data->late) {
+        psti_late_etag *late = data->late;
+        data->late = late->next;
+        psti_free(late);
+    }
+    psti_free(data->etag);
+    psti_guard_free(data);
     for (int i = 0; i < data->splits; i++) {
         psti_free(data->split[i].name);
         psti_free(data->split[i].ids);
@@ -261,6 +283,16 @@ bool psti_is_mask_name(const char *name, size_t len)
 int64_t psti_dataset_count(const psti_dataset *data)
 {
     return data->count;
+}
+
+bool psti_dataset_is_far(const psti_dataset *data)
+{
+    return data->far != NULL;
+}
+
+const char *psti_dataset_url(const psti_dataset *data)
+{
+    return data->far ? data->path : NULL;
 }
 
 const char *psti_dataset_kind(const psti_dataset *data)

@@ -383,7 +383,9 @@ static int nothing_usable(const psti_building *b, pst_error *err)
             "no samples: none of its %llu files ends in jpg, jpeg, png, webp, npy, npz, "
             "nii, nii.gz, wav or flac; check the path",
             (unsigned long long)ignored);
-    return psti_fail(err, PST_EDATASET, "list", b->o->path, "the folder is empty; check the path");
+    return psti_fail(err, PST_EDATASET, "list", b->o->path,
+                     b->o->far ? "nothing lies there; check bucket and key"
+                               : "the folder is empty; check the path");
 }
 
 static void warn_outside(const psti_building *b)
@@ -421,8 +423,7 @@ static int build(psti_building *b, pst_error *err)
 int psti_folder_build(psti_opening *o, psti_tree *tree, psti_dataset **out, pst_error *err)
 {
     psti_building b = {.o = o, .tree = tree};
-    b.data = psti_dataset_new(PSTI_KIND_FOLDER, o->real, o->root_path, o->root);
-    o->root = -1;
+    b.data = psti_dataset_begin(o, PSTI_KIND_FOLDER);
     int rc = b.data ? build(&b, err) : psti_folder_no_memory(&b, err);
     if (!rc && !b.data->count)
         rc = nothing_usable(&b, err);
@@ -449,12 +450,11 @@ int psti_single_build(psti_opening *o, const char *name, psti_dataset **out, pst
         return psti_fail(err, PST_EDATASET, "list", o->path,
                          "the file name '%s' %s; rename the file",
                          psti_escape(shown, sizeof shown, name, len), fault);
-    int rc = psti_stamp_beneath(o->root, name, &stamp);
+    int rc = psti_opening_stamp(o, name, &stamp);
     if (rc)
         return psti_fail(err, rc, "list", o->path, "the file cannot be looked at: %s",
                          pst_strerror(rc));
-    psti_dataset *data = psti_dataset_new(PSTI_KIND_FILE, o->real, o->root_path, o->root);
-    o->root = -1;
+    psti_dataset *data = psti_dataset_begin(o, PSTI_KIND_FILE);
     uint64_t at = 0;
     if (!data || psti_dataset_make_room(data, 1, 1) ||
         psti_strings_add(&data->names, name, len, &at)) {

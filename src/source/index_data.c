@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "core/memory.h"
+#include "source/far.h"
 #include "source/index.h"
 
 /* Either a writer or bytes to read from. */
@@ -175,7 +176,7 @@ static bool offsets_ok(const psti_dataset *data, const uint64_t *at, uint64_t co
     return true;
 }
 
-static bool members_ok(const psti_dataset *data)
+static bool members_ok(const psti_dataset *data, bool far)
 {
     const uint64_t limit = data->shard ? data->shards : data->names.len;
     const size_t count = (size_t)data->count * (size_t)data->members;
@@ -183,7 +184,10 @@ static bool members_ok(const psti_dataset *data)
         if (data->member[i].length != PSTI_ABSENT && data->member[i].place >= limit)
             return false;
     for (size_t i = 0; i < data->shards; i++)
-        if (data->shard[i].path >= data->names.len)
+        if (data->shard[i].path >= data->names.len ||
+            (far && data->shard[i].stamp.inode >= PSTI_ETAG_UNSEEN &&
+             (data->shard[i].stamp.inode != PSTI_ETAG_TEXT ||
+              (uint64_t)data->shard[i].stamp.mtime_ns >= data->names.len)))
             return false;
     return true;
 }
@@ -225,11 +229,11 @@ static bool splits_ok(const psti_dataset *data)
     return true;
 }
 
-static bool dataset_ok(const psti_dataset *data)
+static bool dataset_ok(const psti_dataset *data, bool far)
 {
     return data->count > 0 && data->names.len && data->names.data[data->names.len - 1] == 0 &&
            offsets_ok(data, data->keys, (uint64_t)data->count) &&
-           offsets_ok(data, data->class_at, (uint64_t)data->classes) && members_ok(data) &&
+           offsets_ok(data, data->class_at, (uint64_t)data->classes) && members_ok(data, far) &&
            fields_ok(data) && splits_ok(data);
 }
 
@@ -249,15 +253,16 @@ psti_dataset *psti_index_load_data(const psti_index *index, const psti_opening *
     pack k = {.p = index->body + index->at, .left = index->header.body_bytes - index->at};
     char *root_path = NULL;
     put_text(&k, &root_path);
-    const int root = k.bad ? -1 : open_root(o, root_path);
-    psti_dataset *data =
-        root < 0 ? NULL
-                 : psti_dataset_new((psti_source_kind)index->header.kind, o->real, root_path, root);
+    const bool far = o->far && !k.bad && strcmp(root_path, o->root_path) == 0;
+    const int root = k.bad || o->far ? -1 : open_root(o, root_path);
+    psti_dataset *data = root < 0 && !far ? NULL
+                                          : psti_dataset_new((psti_source_kind)index->header.kind,
+                                                             o->real, root_path, root);
     psti_free(root_path);
     if (!data)
         return NULL;
     put_dataset(&k, data);
-    if (k.bad || k.left || !dataset_ok(data)) {
+    if (k.bad || k.left || !dataset_ok(data, far)) {
         psti_dataset_unref(data);
         return NULL;
     }

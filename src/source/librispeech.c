@@ -12,6 +12,7 @@
 
 #include "core/memory.h"
 #include "core/status.h"
+#include "source/far.h"
 #include "source/folder.h"
 #include "source/manifest.h"
 
@@ -101,8 +102,30 @@ static int read_all(int fd, psti_strings *to, size_t size)
 
 /* Appends a file's bytes, and a line's end where the file has none. Nothing points into them yet.
  */
+static int read_far_text(speech *s, const char *path, pst_error *err)
+{
+    psti_strings *to = &s->said.bytes;
+    char *text;
+    size_t len;
+    int rc = psti_far_read(s->b->o, path, FILE_MAX_BYTES, &text, &len, err);
+    if (rc)
+        return rc;
+    if (psti_strings_reserve(to, len + 1))
+        rc = psti_folder_no_memory(s->b, err);
+    else
+        memcpy(to->data + to->len, text, len);
+    psti_free(text);
+    if (rc)
+        return rc;
+    to->len += len;
+    to->data[to->len++] = '\n';
+    return 0;
+}
+
 static int read_text(speech *s, const char *path, pst_error *err)
 {
+    if (s->b->o->far)
+        return read_far_text(s, path, err);
     psti_strings *to = &s->said.bytes;
     psti_stamp stamp;
     const int fd =

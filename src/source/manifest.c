@@ -12,6 +12,7 @@
 
 #include "core/memory.h"
 #include "core/status.h"
+#include "source/far.h"
 
 enum { SPLITS_MAX = 256 };
 #define TEXT_MAX (4ull << 30)
@@ -27,6 +28,8 @@ typedef struct making {
 
 static int read_text(making *m, const char *name, char **text, size_t *len, pst_error *err)
 {
+    if (m->o->far)
+        return psti_far_read(m->o, name, TEXT_MAX, text, len, err);
     const int fd = psti_open_beneath(m->o->root, name, O_RDONLY | O_NONBLOCK | O_NOCTTY, false);
     if (fd < 0)
         return psti_fail(err, fd, "list", m->o->path, "the manifest cannot be opened: %s",
@@ -214,7 +217,9 @@ static int place_members(making *m, pst_error *err)
 static int look_at_files(making *m, pst_error *err)
 {
     psti_missing missing;
-    const int rc = psti_dataset_look_all(m->data, m->o->opts, &missing, err);
+    const psti_opening *o = m->o;
+    const int rc = o->far ? psti_far_look_all(m->data, o->far, o->opts, &missing, err)
+                          : psti_dataset_look_all(m->data, o->opts, &missing, err);
     if (rc || !missing.count)
         return rc;
     const char *path =
@@ -407,8 +412,12 @@ static int make_dataset(making *m, pst_error *err)
     psti_opening *o = m->o;
     char root_path[2 * PSTI_KEY_MAX];
     snprintf(root_path, sizeof root_path, "%s", o->root_path);
-    if (m->rows.root[0]) {
+    if (m->rows.root[0])
         snprintf(root_path, sizeof root_path, "%s/%s", o->root_path, m->rows.root);
+    if (m->rows.root[0] && o->far) {
+        if (psti_far_enter(o->far, m->rows.root))
+            return psti_rows_no_memory(&m->rows, err);
+    } else if (m->rows.root[0]) {
         const int fd = psti_open_beneath(o->root, m->rows.root, O_RDONLY | O_DIRECTORY, false);
         if (fd < 0)
             return psti_fail(err, fd, "list", o->path, "the root '%.200s' cannot be opened: %s",

@@ -6,13 +6,16 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "core/clock.h"
 #include "core/log.h"
 #include "core/memory.h"
 #include "core/status.h"
 #include "source/custom.h"
+#include "source/far.h"
 #include "source/listed.h"
 #include "source/reader_priv.h"
 #include "source/source_priv.h"
@@ -58,18 +61,59 @@ uint64_t psti_dataset_sample_bytes(const psti_dataset *data, int64_t id)
     return total;
 }
 
+/* Drawn once in a process: what has no version is another sample in the next one, so that nothing
+ * that lasts longer, such as a disk tier, takes it for what it was. */
+static uint64_t this_process(void)
+{
+    static _Atomic uint64_t drawn;
+    uint64_t mine = atomic_load(&drawn), none = 0;
+    if (mine)
+        return mine;
+    if (getrandom(&mine, sizeof mine, 0) != (ssize_t)sizeof mine)
+        mine = psti_now_ns();
+    mine |= 1;
+    return atomic_compare_exchange_strong(&drawn, &none, mine) ? mine : none;
+}
+
+static void hash_etag(psti_hash *h, const psti_dataset *data, psti_etag etag, bool for_keys)
+{
+    char room[PSTI_ETAG_ROOM];
+    const char *text = psti_etag_show(&data->names, etag, room);
+    psti_hash_text(h, text, strlen(text));
+    if (data->far && (!*text || !data->far->lists)) {
+        const char *where = psti_bucket_name(data->far->bucket);
+        psti_hash_text(h, where, strlen(where));
+        psti_hash_text(h, data->far->prefix, strlen(data->far->prefix));
+    }
+    if (for_keys && data->far && !*text)
+        psti_hash_u64(h, this_process());
+}
+
+static psti_etag etag_of(const psti_dataset *data, const psti_member *m, const psti_stamp *shard)
+{
+    if (data->etag)
+        return data->etag[shard ? m->place : (size_t)(m - data->member)];
+    return shard ? (psti_etag){(uint64_t)shard->mtime_ns, shard->inode}
+                 : (psti_etag){(uint64_t)m->mtime_ns, m->inode};
+}
+
 /* Part of stored formats: never changes. Kind, key, bytes of all members; then for each member that
  * is there its field and version: time, inode and size of a file, or the same of the shard and the
- * place in it. */
-static psti_id128 identity_locked(const psti_dataset *data, int64_t id)
+ * place in it. Of an object in a bucket, and of its copy on disk, the etag stands for time and
+ * inode: wherever the bucket is, and whatever the dataset is made of, the same object under the
+ * same key is the same sample; a web server's etag need not tell contents apart, so there the place
+ * counts too. for_keys: what is kept under it may outlast the process. */
+static psti_id128 identity_locked(const psti_dataset *data, int64_t id, bool for_keys)
 {
-    if (data->custom)
+    const bool by_etag = data->far || data->etag;
+    if (data->custom && !by_etag)
         return psti_custom_identity(data, id);
-    if (data->listed)
+    if (data->listed && !by_etag)
         return psti_listed_identity_locked(data, id);
     psti_hash h;
     psti_hash_init(&h);
-    const char *kind = psti_kind_name(data->kind), *key = psti_text_at(data, data->keys[id]);
+    const char *kind = by_etag ? "s3" : psti_kind_name(data->kind);
+    const char *key = psti_text_at(data, data->keys[id]);
     psti_hash_text(&h, kind, strlen(kind));
     psti_hash_text(&h, key, strlen(key));
     psti_hash_u64(&h, sample_bytes_locked(data, id));
@@ -81,8 +125,12 @@ static psti_id128 identity_locked(const psti_dataset *data, int64_t id)
             continue;
         const psti_stamp *shard = data->shard ? &data->shard[m->place].stamp : NULL;
         psti_hash_text(&h, data->field[i].info.name, strlen(data->field[i].info.name));
-        psti_hash_u64(&h, (uint64_t)(shard ? shard->mtime_ns : m->mtime_ns));
-        psti_hash_u64(&h, shard ? shard->inode : m->inode);
+        if (by_etag) {
+            hash_etag(&h, data, etag_of(data, m, shard), for_keys);
+        } else {
+            psti_hash_u64(&h, (uint64_t)(shard ? shard->mtime_ns : m->mtime_ns));
+            psti_hash_u64(&h, shard ? shard->inode : m->inode);
+        }
         psti_hash_u64(&h, shard ? shard->size : m->length);
         psti_hash_u64(&h, shard ? m->offset : 0);
         psti_hash_u64(&h, m->length);
@@ -95,7 +143,7 @@ psti_id128 psti_dataset_identity(const psti_dataset *data, int64_t id)
     if (!valid_id(data, id))
         return (psti_id128){0, 0};
     lock_data(data);
-    const psti_id128 identity = identity_locked(data, id);
+    const psti_id128 identity = identity_locked(data, id, true);
     unlock_data(data);
     return identity;
 }
@@ -122,7 +170,7 @@ static void hash_sample(psti_hash *h, const psti_dataset *data, int64_t id,
         psti_hash_text(h, cursor->text, cursor->len);
         return;
     }
-    const psti_id128 identity = identity_locked(data, id);
+    const psti_id128 identity = identity_locked(data, id, false);
     psti_hash_u64(h, identity.lo);
     psti_hash_u64(h, identity.hi);
 }
@@ -180,6 +228,28 @@ static int shard_fd_locked(psti_dataset *data, psti_shard *shard)
     return shard->fd;
 }
 
+static int far_extent_locked(const psti_dataset *data, const psti_member *m, psti_extent *out)
+{
+    const psti_shard *shard = data->shard ? &data->shard[m->place] : NULL;
+    const psti_etag etag = shard ? (psti_etag){(uint64_t)shard->stamp.mtime_ns, shard->stamp.inode}
+                                 : (psti_etag){(uint64_t)m->mtime_ns, m->inode};
+    if (etag.b == PSTI_ETAG_UNSEEN)
+        return -EAGAIN;
+    const bool digits = etag.b < PSTI_ETAG_UNSEEN;
+    *out = (psti_extent){.root = -1,
+                         .path = psti_text_at(data, shard ? shard->path : m->place),
+                         .shard_fd = -1,
+                         .bucket = data->far->bucket,
+                         .prefix = data->far->prefix,
+                         .etag = digits ? NULL : psti_etag_show(&data->names, etag, NULL),
+                         .offset = shard ? m->offset : 0,
+                         .length = m->length,
+                         .file_size = shard ? shard->stamp.size : m->length,
+                         .mtime_ns = (int64_t)etag.a,
+                         .inode = etag.b};
+    return 0;
+}
+
 int psti_dataset_extent(const psti_dataset *data, int64_t id, int field, psti_extent *out)
 {
     if (!valid_id(data, id) || field < 0 || field >= data->fields || !data->field[field].member)
@@ -193,6 +263,8 @@ int psti_dataset_extent(const psti_dataset *data, int64_t id, int field, psti_ex
         rc = psti_listed_extent_locked(data, id, out);
     } else if (m->length == PSTI_ABSENT) {
         rc = -ENOENT;
+    } else if (data->far) {
+        rc = far_extent_locked(data, m, out);
     } else if (data->shard) {
         psti_shard *shard = &data->shard[m->place];
         *out = (psti_extent){.root = data->root,
@@ -260,6 +332,8 @@ int psti_dataset_look(psti_dataset *data, int64_t id)
 {
     if (!valid_id(data, id))
         return -EINVAL;
+    if (data->far)
+        return psti_far_see(data, data->far, id);
     if (!data->listed)
         return 0;
     lock_data(data);
@@ -281,6 +355,35 @@ int psti_dataset_keep_versions(psti_dataset *data)
     const int rc = listed->version ? 0 : -ENOMEM;
     unlock_data(data);
     return rc;
+}
+
+int psti_dataset_take_etags(psti_dataset *data,
+                            int (*find)(void *user, const char *path, uint64_t size,
+                                        const char **etag),
+                            void *user)
+{
+    const size_t count = data->shard ? data->shards : (size_t)data->count * (size_t)data->members;
+    if (data->far || data->listed || data->custom)
+        return -ENOTSUP;
+    psti_etag *etags = psti_calloc(PSTI_MEM_SOURCE, count, sizeof *etags);
+    int rc = etags ? 0 : -ENOMEM;
+    for (size_t i = 0; i < count && rc == 0; i++) {
+        const psti_member *m = &data->member[i];
+        const char *text = NULL;
+        if (!data->shard && m->length == PSTI_ABSENT)
+            continue;
+        rc = find(user, psti_text_at(data, data->shard ? data->shard[i].path : m->place),
+                  data->shard ? data->shard[i].stamp.size : m->length, &text);
+        if (rc == 0)
+            rc = psti_etag_keep(text, &data->names, &etags[i]);
+    }
+    if (rc) {
+        psti_free(etags);
+        return rc;
+    }
+    data->etag = etags;
+    data->revision_known = false;
+    return 0;
 }
 
 void psti_dataset_say_changed(psti_dataset *data, const char *key, uint64_t how_many)
@@ -309,6 +412,9 @@ int psti_dataset_renew(psti_dataset *data, int64_t id, int field, pst_error *err
     char room[PSTI_KEY_ROOM];
     size_t len;
     const char *key = psti_dataset_key_in(data, id, room, &len);
+    if (data->far)
+        return psti_fail(err, PST_ECHANGED, "read", key,
+                         "the object was replaced since it was listed; open the dataset again");
     if (data->shard)
         return psti_fail(err, PST_ECHANGED, "read", key,
                          "the tar shard changed since it was listed; open the dataset again");

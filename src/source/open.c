@@ -12,6 +12,7 @@
 
 #include "core/memory.h"
 #include "core/status.h"
+#include "source/far.h"
 #include "source/index.h"
 #include "source/source_priv.h"
 #include "source/tree.h"
@@ -36,14 +37,14 @@ static int fail_open(pst_error *err, int rc, const char *path)
  */
 
 /* Tar files and nothing else that could be a sample. */
-static bool is_tar_folder(const psti_dir *top)
+bool psti_is_tar_folder(const psti_dir *top)
 {
     bool tars = false;
     for (uint32_t i = 0; i < top->count; i++) {
         const uint32_t type = top->entries[i].type;
         if (type == PSTI_ENTRY_TAR)
             tars = true;
-        else if (type == PSTI_ENTRY_TEXT)
+        else if (type == PSTI_ENTRY_TEXT || type == PSTI_ENTRY_LIST)
             continue;
         else if (type != PSTI_ENTRY_DIR ||
                  strcmp(psti_entry_name(top, &top->entries[i]), "splits") != 0)
@@ -52,8 +53,7 @@ static bool is_tar_folder(const psti_dir *top)
     return tars;
 }
 
-static int build_tar_folder(psti_opening *o, const psti_dir *top, psti_dataset **out,
-                            pst_error *err)
+int psti_build_tar_folder(psti_opening *o, const psti_dir *top, psti_dataset **out, pst_error *err)
 {
     const char **shards = psti_calloc(PSTI_MEM_SOURCE, top->count, sizeof *shards);
     if (!shards)
@@ -71,6 +71,18 @@ static int build_tar_folder(psti_opening *o, const psti_dir *top, psti_dataset *
     return 0;
 }
 
+int psti_opening_stamp(const psti_opening *o, const char *path, psti_stamp *out)
+{
+    if (!o->far)
+        return psti_stamp_beneath(o->root, path, out);
+    const psti_entry *entry = psti_far_find(o->tree, path);
+    if (!entry)
+        return -ENOENT;
+    *out = (psti_stamp){
+        .size = entry->size, .mtime_ns = entry->mtime_ns, .inode = entry->inode, .mode = S_IFREG};
+    return 0;
+}
+
 static int build_coco(psti_opening *o, const char *name, psti_dataset **out, pst_error *err)
 {
     const int rc = psti_coco_build(o, name, out, err);
@@ -82,8 +94,8 @@ static int build_coco(psti_opening *o, const char *name, psti_dataset **out, pst
 static int build_folder(psti_opening *o, psti_tree *tree, psti_dataset **out, pst_error *err)
 {
     int rc = psti_tree_top(tree, err);
-    if (!rc && is_tar_folder(tree->top))
-        return build_tar_folder(o, tree->top, out, err);
+    if (!rc && psti_is_tar_folder(tree->top))
+        return psti_build_tar_folder(o, tree->top, out, err);
     const int coco = rc ? 0 : psti_coco_is_root(o->root);
     if (coco)
         return coco < 0 ? psti_fail(err, coco, "list", o->path, "out of memory")
@@ -169,7 +181,7 @@ static psti_dataset *recall(const psti_index *index, psti_opening *o, const plac
 /* ---- by what the path is ----------------------------------------------------------------------
  */
 
-static bool is_manifest_name(const char *name)
+bool psti_is_manifest_name(const char *name)
 {
     const size_t len = strlen(name);
     return psti_has_ext(name, len, "tsv") || psti_has_ext(name, len, "jsonl") ||
@@ -186,7 +198,7 @@ static int build_file(psti_opening *o, const char *name, psti_dataset **out, pst
         return build_coco(o, name, out, err);
     if (psti_has_ext(name, len, "tar"))
         rc = psti_tar_build(o, &name, 1, out, err);
-    else if (is_manifest_name(name))
+    else if (psti_is_manifest_name(name))
         rc = psti_manifest_build(o, name, out, err);
     else
         return psti_fail(err, PST_EDATASET, "list", o->path,
@@ -212,13 +224,13 @@ static int build_any(psti_opening *o, const place *p, psti_dataset **out, pst_er
 }
 
 /* Finishing touches that every kind gets. */
-static int complete(psti_opening *o, int above, psti_dataset *data, pst_error *err)
+int psti_open_complete(psti_opening *o, int above, psti_dataset *data, pst_error *err)
 {
     data->index_path = o->index_path;
     o->index_path = NULL;
     if (data->kind == PSTI_KIND_FILE)
         return 0;
-    const int rc = psti_splits_load(data, above, err);
+    const int rc = o->far ? psti_splits_load_far(data, o, err) : psti_splits_load(data, above, err);
     if (rc)
         return rc;
     if (o->opts->progress && o->opts->progress((uint64_t)data->count, o->opts->user))
@@ -289,7 +301,7 @@ static int open_place(psti_opening *o, const place *p, psti_dataset **out, pst_e
     else if (above >= 0)
         psti_fail(err, rc, "list", o->path, "out of memory");
     if (!rc)
-        rc = complete(o, above, data, err);
+        rc = psti_open_complete(o, above, data, err);
     if (rc)
         psti_dataset_unref(data);
     else
@@ -310,6 +322,8 @@ int psti_dataset_open(const char *path, const pst_dataset_options *given, psti_d
     place p = {0};
     if (!path || !*path)
         return psti_fail(err, -EINVAL, "list", NULL, "no path was given");
+    if (psti_is_bucket_url(path))
+        return psti_far_open(&o, out, err);
     int rc = find_place(path, &p, err);
     if (!rc) {
         o.root = open(p.root_path, O_PATH | O_DIRECTORY | O_CLOEXEC);
@@ -341,7 +355,7 @@ int psti_dataset_open_at(const psti_place *at, const pst_dataset_options *given,
 
 int psti_dataset_place(const psti_dataset *data, psti_place *out)
 {
-    if (data->kind == PSTI_KIND_CUSTOM || data->kind == PSTI_KIND_FILES)
+    if (data->kind == PSTI_KIND_CUSTOM || data->kind == PSTI_KIND_FILES || data->far)
         return -ENOTSUP;
     struct stat st;
     if (stat(data->path, &st) == 0 && S_ISDIR(st.st_mode)) {

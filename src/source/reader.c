@@ -19,6 +19,7 @@ struct psti_reader {
     int kind; /* PST_IO_URING or PST_IO_THREADS */
     const psti_reader_ops *ops;
     void *self;
+    struct psti_far_reader *far;
     pid_t pid;
 };
 
@@ -33,6 +34,8 @@ int psti_extent_check(const psti_extent *at, int fd)
         return rc;
     if (!S_ISREG(now.mode) || now.size != at->file_size)
         return PST_ECHANGED;
+    if (at->loose)
+        return 0;
     const bool same = at->list ? !at->version || at->version == psti_stamp_version(&now)
                                : now.mtime_ns == at->mtime_ns && now.inode == at->inode;
     return same ? 0 : PST_ECHANGED;
@@ -90,6 +93,8 @@ static int read_run(int fd, uint64_t offset, uint64_t length, bool cached_only, 
 int psti_read_spans(const psti_extent *at, const psti_span *span, bool try, uint8_t *buf)
 {
     int fd;
+    if (at->bucket)
+        return try ? -EAGAIN : psti_far_spans(at, span, buf);
     int rc = psti_extent_open(at, try, &fd);
     if (rc)
         return rc;
@@ -122,6 +127,8 @@ int psti_read_try(const psti_extent *at, uint8_t *buf)
 int psti_read_forget(const psti_extent *at)
 {
     int fd;
+    if (at->bucket)
+        return -ENOTSUP;
     const int rc = psti_extent_open(at, false, &fd);
     if (rc)
         return rc;
@@ -179,8 +186,14 @@ int psti_reader_open(int io, int depth, psti_reader **out, pst_error *err)
     if (!reader)
         return psti_fail(err, -ENOMEM, "read", NULL, "out of memory");
     reader->pid = getpid();
+    reader->far = psti_far_reader_new();
+    if (!reader->far) {
+        psti_free(reader);
+        return psti_fail(err, -ENOMEM, "read", NULL, "out of memory");
+    }
     int rc = want == PST_IO_THREADS ? -ENOSYS : open_uring(reader, depth);
     if (rc && want == PST_IO_URING) {
+        psti_far_reader_free(reader->far, false);
         psti_free(reader);
         return psti_fail(
             err, rc, "read", NULL,
@@ -190,6 +203,7 @@ int psti_reader_open(int io, int depth, psti_reader **out, pst_error *err)
     if (rc)
         rc = open_threads(reader, depth);
     if (rc) {
+        psti_far_reader_free(reader->far, false);
         psti_free(reader);
         return psti_fail(err, rc, "read", NULL, "reading threads cannot be started: %s",
                          pst_strerror(rc));
@@ -205,13 +219,23 @@ int psti_reader_kind(const psti_reader *reader)
 
 void psti_reader_submit(psti_reader *reader, psti_read *read)
 {
+    /* What cannot be sent is refused by an I/O thread: the caller must not be called back here. */
+    if (read->at.bucket && read->at.length && psti_far_submit(reader->far, read))
+        return;
     reader->ops->submit(reader->self, read);
+}
+
+void psti_reader_cancel(psti_reader *reader, psti_read *read)
+{
+    if (read->at.bucket)
+        psti_far_cancel(reader->far, read);
 }
 
 void psti_reader_close(psti_reader *reader)
 {
     if (!reader)
         return;
+    psti_far_reader_free(reader->far, reader->pid != getpid());
     reader->ops->close(reader->self, reader->pid != getpid());
     psti_free(reader);
 }

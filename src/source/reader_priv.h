@@ -26,6 +26,16 @@ void psti_extent_close(const psti_extent *at, int fd);
 /* Not blocking: a FIFO in the file's place must not hang us. */
 enum { PSTI_OPEN_FLAGS = O_RDONLY | O_NONBLOCK | O_NOCTTY };
 
+/* Buckets: reader_far.c. The part of a reader that sends requests; waits for them when it goes. */
+struct psti_far_reader;
+struct psti_far_reader *psti_far_reader_new(void);
+void psti_far_reader_free(struct psti_far_reader *far, bool forked);
+/* False: memory is short, or there is no thread for it; nobody was told. */
+bool psti_far_submit(struct psti_far_reader *far, psti_read *read);
+void psti_far_cancel(struct psti_far_reader *far, const psti_read *read);
+/* psti_read_spans of an extent in a bucket; waits. */
+int psti_far_spans(const psti_extent *at, const psti_span *span, uint8_t *buf);
+
 /* A first-in, first-out list through psti_read.next. The owner locks. */
 typedef struct psti_read_list {
     psti_read *first, *last;

@@ -36,7 +36,8 @@ static void *pool_main(void *arg)
             continue;
         }
         pthread_mutex_unlock(&p->lock);
-        read->done(read, psti_read_now(&read->at, read->buf));
+        const bool unsent = read->at.bucket && read->at.length;
+        read->done(read, unsent ? -ENOMEM : psti_read_now(&read->at, read->buf));
         pthread_mutex_lock(&p->lock);
     }
     pthread_mutex_unlock(&p->lock);

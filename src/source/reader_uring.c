@@ -141,6 +141,10 @@ static void begin(ring *r, psti_read *read)
 {
     int fd;
     uint64_t got = 0;
+    if (read->at.bucket) { /* there is nothing to ask for, or it could not be sent */
+        read->done(read, read->at.length ? -ENOMEM : 0);
+        return;
+    }
     const bool shortcut = !atomic_load_explicit(&ring_only, memory_order_relaxed);
     int rc = shortcut || read->at.shard_fd >= 0 ? psti_extent_open(&read->at, true, &fd) : -EAGAIN;
     if (rc == -EAGAIN && psti_have_openat2()) {

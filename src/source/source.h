@@ -88,14 +88,51 @@ typedef struct psti_extent {
     const struct psti_paths *list;
     int64_t number;
     int shard_fd; /* >= 0: an open shard, owned by the dataset, path is for messages */
+    /* In a bucket: root is -1, the object's key is prefix and path. etag: "" = not known; NULL: its
+     * digits are in mtime_ns and inode. Owned by the dataset, all of them. */
+    struct psti_bucket *bucket; /* NULL: a file */
+    const char *prefix, *etag;
     uint64_t offset, length;
     uint64_t file_size;
     int64_t mtime_ns;
     uint64_t inode;
     uint64_t version; /* with list, in place of time and inode; 0: only the size must fit */
+    bool loose;       /* only the size must fit: what is in it tells what it is */
 } psti_extent;
 /* -ENOENT if the sample lacks the field; -EAGAIN if its file was not looked at yet. */
 int psti_dataset_extent(const psti_dataset *data, int64_t id, int field, psti_extent *out);
+
+/* Whether samples lie in a bucket: then reads wait for a server, never for a disk, and what failed
+ * was tried often enough. */
+bool psti_dataset_is_far(const psti_dataset *data);
+const char *psti_dataset_url(const psti_dataset *data); /* of such a dataset; else NULL */
+/* A dataset of files that were copied from a bucket gets the identities of the objects there: asks
+ * for the etag of each file, by its path below the root and its size. 0: set *etag, which is
+ * copied; other answers end it and are returned. Before anybody else has the dataset. */
+int psti_dataset_take_etags(psti_dataset *data,
+                            int (*find)(void *user, const char *path, uint64_t size,
+                                        const char **etag),
+                            void *user);
+
+/* What is known of the files of a pulled dataset. */
+typedef struct psti_guard {
+    /* CRC32C of a file by its path below the root and its size; -ENOENT: not known. Asked while the
+     * guard is set only, once for each file. NULL: nothing is known. */
+    int (*sum)(void *book, const char *path, uint64_t size, uint32_t *crc);
+    /* Brings a file again that is gone or damaged, unless it is whole by now. Waits; any thread. */
+    int (*mend)(void *user, const char *path, pst_error *err);
+    void (*free)(void *user); /* with the dataset */
+} psti_guard;
+/* guard stays the caller's, and lives for ever; user is taken in any case; book is for sum. Before
+ * anybody else has the dataset. 0 or -ENOMEM. */
+int psti_dataset_guard(psti_dataset *data, const psti_guard *guard, void *user, void *book);
+/* Whether whole files are to be compared with their checksums; those of tar shards are not. */
+bool psti_dataset_is_guarded(const psti_dataset *data);
+/* Of such a dataset: whether these are the bytes of that member's file. */
+bool psti_dataset_check(const psti_dataset *data, int64_t id, int field, const uint8_t *bytes,
+                        uint64_t size);
+/* 0: the file was brought again, and its extent may be asked for anew. Waits. */
+int psti_dataset_mend(psti_dataset *data, int64_t id, int field, pst_error *err);
 
 /* Keeps from now on what the identities of a list of files need, 8 bytes a sample: files that were
  * looked at before are looked at again. Nothing to do for other datasets. Idempotent. 0 or -ENOMEM.
@@ -177,6 +214,7 @@ typedef struct psti_read {
      * file is not the one listed. */
     void (*done)(struct psti_read *read, int status);
     void *user;
+    pst_error *err;         /* of a read from a bucket: why it failed; may be NULL */
     struct psti_read *next; /* the reader's own */
     void *state;            /* the reader's own */
 } psti_read;
@@ -187,6 +225,9 @@ int psti_reader_open(int io, int depth, psti_reader **out, pst_error *err);
 int psti_reader_kind(const psti_reader *reader);
 /* Never blocks. Every accepted read completes exactly once. */
 void psti_reader_submit(psti_reader *reader, psti_read *read);
+/* Nobody waits for the read any more: if it is on its way to a bucket it may come back with
+ * -ECANCELED. Does nothing to others, nor to one that is done. */
+void psti_reader_cancel(psti_reader *reader, psti_read *read);
 /* Waits for what was submitted; frees. NULL is fine. */
 void psti_reader_close(psti_reader *reader);
 /* The same read at once, in the calling thread. */

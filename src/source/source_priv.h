@@ -98,6 +98,14 @@ struct psti_dataset {
     bool revision_known;
     psti_verify verify;
 
+    /* The dataset lies in a bucket: root is -1, and time and inode of members and shards hold
+     * etags, see far.h; or NULL. late: etags that came after building. */
+    struct psti_far *far;
+    struct psti_late_etag *late;
+    const psti_guard *guard; /* of pulled files, see guard.c; or NULL */
+    void *guard_user;
+    uint32_t *sums;             /* theirs, one a member; or NULL */
+    struct psti_etag *etag;     /* of members of pulled files, for their identity alone; or NULL */
     struct psti_listed *listed; /* in place of keys and members, see listed.h; or NULL */
     struct psti_custom *custom; /* samples come from the caller's function, see custom.h; or NULL */
 
@@ -113,6 +121,9 @@ struct psti_dataset {
 psti_dataset *psti_dataset_new(psti_source_kind kind, const char *path, const char *root_path,
                                int root);
 const char *psti_kind_name(psti_source_kind kind);
+struct psti_opening;
+/* The same for what is being opened, whose root it takes over. */
+psti_dataset *psti_dataset_begin(struct psti_opening *o, psti_source_kind kind);
 /* Adds a field and returns its number, or PST_ELIMIT. slot: its column. */
 int psti_dataset_add_field(psti_dataset *data, const pst_field_info *info, bool member, int slot);
 int psti_dataset_find_field(const psti_dataset *data, const char *name, size_t len);
@@ -192,9 +203,17 @@ typedef struct psti_opening {
     const pst_dataset_options *opts;
     char *index_path; /* NULL = nowhere */
     int64_t now_ns;   /* wall clock when listing began, to compare with file times */
+    /* In a bucket: where, and what was listed; root is -1. Etags are the dataset's once there is
+     * one. */
+    struct psti_far *far;
+    struct psti_tree *tree;
+    const psti_strings *etags; /* where their texts are: the tree's, then the dataset's */
 } psti_opening;
 
 struct psti_tree;
+struct psti_dir;
+/* What a file looks like, on disk or as it was listed. 0 or -errno. */
+int psti_opening_stamp(const psti_opening *o, const char *path, psti_stamp *out);
 int psti_folder_build(psti_opening *o, struct psti_tree *tree, psti_dataset **out, pst_error *err);
 int psti_single_build(psti_opening *o, const char *name, psti_dataset **out, pst_error *err);
 /* shards: names in the root, sorted. */
@@ -210,5 +229,19 @@ int psti_coco_build(psti_opening *o, const char *name, psti_dataset **out, pst_e
 int psti_coco_stamp(int root, const char *name, psti_stamp *out);
 /* Adds what the files splits/NAME.txt in that directory say; none is fine. */
 int psti_splits_load(psti_dataset *data, int above, pst_error *err);
+/* The same from the listing of a bucket. */
+int psti_splits_load_far(psti_dataset *data, const psti_opening *o, pst_error *err);
+
+void psti_guard_free(psti_dataset *data);
+
+/* ---- open_far.c ------------------------------------------------------------------------------ */
+
+int psti_far_open(psti_opening *o, psti_dataset **out, pst_error *err);
+/* What open.c and open_far.c share. */
+bool psti_is_manifest_name(const char *name);
+bool psti_is_tar_folder(const struct psti_dir *top);
+int psti_build_tar_folder(psti_opening *o, const struct psti_dir *top, psti_dataset **out,
+                          pst_error *err);
+int psti_open_complete(psti_opening *o, int above, psti_dataset *data, pst_error *err);
 
 #endif

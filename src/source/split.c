@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -11,6 +12,7 @@
 
 #include "core/memory.h"
 #include "core/status.h"
+#include "source/far.h"
 #include "source/manifest.h"
 #include "source/source_priv.h"
 
@@ -19,7 +21,8 @@ enum { LISTS_MAX = 256 };
 
 typedef struct lists {
     psti_dataset *data;
-    int dir; /* splits/ */
+    int dir;               /* splits/ */
+    const psti_opening *o; /* of a bucket; NULL: dir */
     psti_strings names;
     uint64_t at[LISTS_MAX]; /* file names, in names */
     size_t count;
@@ -89,6 +92,11 @@ static int need_map(lists *l)
 
 static int read_list(lists *l, const char *name, char **text, size_t *len, pst_error *err)
 {
+    char path[PSTI_KEY_MAX + 16];
+    if (l->o) {
+        snprintf(path, sizeof path, "splits/%s", name);
+        return psti_far_read(l->o, path, LIST_MAX, text, len, err);
+    }
     psti_stamp stamp;
     const int fd = psti_open_beneath(l->dir, name, O_RDONLY | O_NONBLOCK | O_NOCTTY, false);
     int rc = fd < 0 ? fd : psti_stamp_fd(fd, &stamp);
@@ -176,18 +184,52 @@ static int load_list(lists *l, const char *name, pst_error *err)
     return psti_dataset_add_split(l->data, split, ids, count, err);
 }
 
+static int load_all(lists *l, pst_error *err)
+{
+    int rc = 0;
+    for (size_t i = 0; i < l->count && !rc; i++)
+        rc = load_list(l, l->names.data + l->at[i], err);
+    if (l->mapped)
+        psti_keymap_fini(&l->map);
+    psti_strings_free(&l->names);
+    return rc;
+}
+
+int psti_splits_load_far(psti_dataset *data, const psti_opening *o, pst_error *err)
+{
+    lists l = {.data = data, .dir = -1, .o = o};
+    const psti_dir *top = o->tree->top, *dir = NULL;
+    for (uint32_t i = 0; i < top->count; i++)
+        if (top->entries[i].type == PSTI_ENTRY_DIR &&
+            strcmp(psti_entry_name(top, &top->entries[i]), "splits") == 0)
+            dir = top->entries[i].child;
+    int rc = 0;
+    for (uint32_t i = 0; dir && i < dir->count && !rc; i++) {
+        if (dir->entries[i].type != PSTI_ENTRY_LIST)
+            continue;
+        const char *name = psti_entry_name(dir, &dir->entries[i]);
+        if (l.count == LISTS_MAX || strlen(name) > 250)
+            rc = psti_fail(err, PST_ELIMIT, "list", data->path,
+                           "more than %d splits, or one with a long name", LISTS_MAX);
+        else if (psti_strings_add(&l.names, name, strlen(name), &l.at[l.count++]))
+            rc = no_memory(&l, err);
+    }
+    if (rc)
+        l.count = 0;
+    const int loaded = load_all(&l, err);
+    return rc ? rc : loaded;
+}
+
 int psti_splits_load(psti_dataset *data, int above, pst_error *err)
 {
     lists l = {.data = data};
     l.dir = psti_open_beneath(above, "splits", O_PATH | O_DIRECTORY, false);
     if (l.dir < 0)
         return 0;
-    int rc = find_lists(&l, err);
-    for (size_t i = 0; i < l.count && !rc; i++)
-        rc = load_list(&l, l.names.data + l.at[i], err);
-    if (l.mapped)
-        psti_keymap_fini(&l.map);
-    psti_strings_free(&l.names);
+    const int rc = find_lists(&l, err);
+    if (rc)
+        l.count = 0;
+    const int loaded = load_all(&l, err);
     close(l.dir);
-    return rc;
+    return rc ? rc : loaded;
 }

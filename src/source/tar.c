@@ -6,8 +6,10 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "core/log.h"
@@ -15,7 +17,7 @@
 #include "core/status.h"
 #include "source/source_priv.h"
 
-enum { EXTS_MAX = 64, SLOT_NONE = -1 };
+enum { EXTS_MAX = 64, SLOT_NONE = -1, FAR_THREADS = 16 };
 
 /* An extension that occurs, and where its members go. */
 typedef struct ext {
@@ -55,16 +57,31 @@ static int run_scan(psti_work *work, psti_crew *crew, pst_error *err)
     return rc;
 }
 
+/* What the listing says of a shard in a bucket. */
+static void aim_far(const joining *j, psti_tar_scan *scan)
+{
+    const psti_entry *entry = psti_far_find(j->o->tree, scan->path);
+    const psti_etag etag = {(uint64_t)entry->mtime_ns, entry->inode};
+    scan->far = j->o->far;
+    scan->stamp = (psti_stamp){
+        .size = entry->size, .mtime_ns = entry->mtime_ns, .inode = entry->inode, .mode = S_IFREG};
+    char room[PSTI_ETAG_ROOM];
+    snprintf(scan->etag, sizeof scan->etag, "%s", psti_etag_show(j->o->etags, etag, room));
+}
+
 static int scan_all(joining *j, const char *const *shards, pst_error *err)
 {
     j->scans = psti_calloc(PSTI_MEM_SOURCE, j->shards, sizeof *j->scans);
     if (!j->scans)
         return no_memory(j, err);
     psti_crew crew;
-    psti_crew_init(&crew, j->o->opts->threads);
+    const int threads = j->o->opts->threads; /* who waits for a server takes no core */
+    psti_crew_init(&crew, j->o->far && threads <= 0 ? FAR_THREADS : threads);
     for (size_t i = 0; i < j->shards; i++) {
         j->scans[i].root = j->o->root;
         j->scans[i].path = shards[i];
+        if (j->o->far)
+            aim_far(j, &j->scans[i]);
         j->scans[i].work.run = run_scan;
         psti_crew_push(&crew, &j->scans[i].work);
     }
@@ -452,8 +469,7 @@ int psti_tar_build(psti_opening *o, const char *const *shards, size_t count, pst
     if (!rc && !j->samples)
         rc = nothing_usable(j, err);
     if (!rc) {
-        j->data = psti_dataset_new(PSTI_KIND_TAR, o->real, o->root_path, o->root);
-        o->root = -1;
+        j->data = psti_dataset_begin(o, PSTI_KIND_TAR);
         rc = j->data ? join(j, err) : no_memory(j, err);
     }
     if (!rc) {

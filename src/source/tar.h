@@ -8,6 +8,7 @@
 
 #include "penstock.h"
 #include "source/crew.h"
+#include "source/far.h"
 #include "source/names.h"
 #include "source/pool.h"
 
@@ -27,8 +28,10 @@ typedef struct psti_tar_sample {
 /* Filled by one crew thread, read afterwards. */
 typedef struct psti_tar_scan {
     psti_work work;
-    int root;         /* the opener's */
-    const char *path; /* beneath root */
+    int root;                   /* the opener's */
+    const char *path;           /* beneath root */
+    const struct psti_far *far; /* the opener's; then stamp is set before the scan. NULL: a file */
+    char etag[PSTI_ETAG_ROOM];  /* far: as the server gave it */
     psti_stamp stamp;
     psti_strings names;
     psti_tar_sample *samples;

@@ -11,19 +11,24 @@
 
 #include "core/memory.h"
 #include "core/status.h"
+#include "source/far.h"
 #include "source/tar.h"
 #include "source/tar_header.h"
 
-enum { WINDOW = 4096, CLS_MAX = 64, JSON_MAX = 16 << 20, MEMBERS_MAX = 256 };
+/* Of a far shard as much is asked for at once as passes while an answer is on its way: small
+ * members are read over, large ones skipped. */
+enum { WINDOW = 4096, FAR_LEAST = 64 << 10, FAR_MOST = 1 << 20 };
+enum { CLS_MAX = 64, JSON_MAX = 16 << 20, MEMBERS_MAX = 256 };
 
 typedef struct walk {
     psti_tar_scan *scan;
     int fd;
     uint64_t end; /* size of the shard */
     uint64_t at;  /* where the next header stands */
-    uint8_t window[WINDOW];
+    uint8_t *window;
     uint64_t window_at;
     size_t window_len;
+    size_t ahead; /* bytes that are read at once */
     psti_tar_header header;
     psti_tar_pax next, all; /* pax records for the next member, and for all that follow */
     bool has_long_name;
@@ -44,8 +49,45 @@ static int no_memory(const walk *w)
     return psti_fail(w->err, -ENOMEM, "list", w->scan->path, "out of memory while listing");
 }
 
-static int read_at(const walk *w, uint64_t at, void *buf, size_t len)
+/* Fills the window from there on. What follows soon is read over: then more is asked for. */
+static int far_window(walk *w, uint64_t at, size_t least)
 {
+    const uint64_t left = w->end - at, gap = at - (w->window_at + w->window_len);
+    const bool near = at >= w->window_at + w->window_len && gap < w->ahead;
+    w->ahead = !near ? FAR_LEAST : w->ahead < FAR_MOST ? 2 * w->ahead : FAR_MOST;
+    const size_t want = least > w->ahead ? least : left < w->ahead ? (size_t)left : w->ahead;
+    w->window_len = 0;
+    if (want > FAR_MOST)
+        return -E2BIG;
+    const int rc = psti_far_read_at(w->scan->far, w->scan->path, w->scan->etag, w->end, at,
+                                    w->window, want, w->err);
+    if (rc)
+        return rc;
+    w->window_at = at;
+    w->window_len = want;
+    return 0;
+}
+
+static int far_read(walk *w, uint64_t at, void *buf, size_t len)
+{
+    if (len > w->end || at > w->end - len)
+        return bad(w, at, PST_ECORRUPT, "the shard is cut off inside a member");
+    if (len > FAR_MOST)
+        return psti_far_read_at(w->scan->far, w->scan->path, w->scan->etag, w->end, at, buf, len,
+                                w->err);
+    if (at < w->window_at || at + len > w->window_at + w->window_len) {
+        const int rc = far_window(w, at, len);
+        if (rc)
+            return rc;
+    }
+    memcpy(buf, w->window + (at - w->window_at), len);
+    return 0;
+}
+
+static int read_at(walk *w, uint64_t at, void *buf, size_t len)
+{
+    if (w->scan->far)
+        return far_read(w, at, buf, len);
     for (size_t got = 0; got < len;) {
         const ssize_t n = pread(w->fd, (uint8_t *)buf + got, len - got, (off_t)(at + got));
         if (n < 0 && errno == EINTR)
@@ -68,12 +110,16 @@ static int read_block(walk *w, const uint8_t **block)
     if (w->at < w->window_at || w->at + PSTI_TAR_BLOCK > w->window_at + w->window_len) {
         const uint64_t left = w->end - w->at;
         const size_t want = left < WINDOW ? (size_t)left : WINDOW;
-        w->window_len = 0;
-        const int rc = read_at(w, w->at, w->window, want);
+        if (!w->scan->far)
+            w->window_len = 0;
+        const int rc = w->scan->far ? far_window(w, w->at, PSTI_TAR_BLOCK)
+                                    : read_at(w, w->at, w->window, want);
         if (rc)
             return rc;
-        w->window_at = w->at;
-        w->window_len = want;
+        if (!w->scan->far) {
+            w->window_at = w->at;
+            w->window_len = want;
+        }
     }
     *block = w->window + (w->at - w->window_at);
     return 0;
@@ -348,6 +394,14 @@ static int check_stems(walk *w)
 static int open_shard(walk *w)
 {
     psti_tar_scan *scan = w->scan;
+    w->ahead = scan->far ? FAR_LEAST : WINDOW;
+    w->window = psti_malloc(PSTI_MEM_SOURCE, scan->far ? FAR_MOST : WINDOW);
+    if (!w->window)
+        return no_memory(w);
+    if (scan->far) {
+        w->end = scan->stamp.size;
+        return 0;
+    }
     w->fd = psti_open_beneath(scan->root, scan->path, O_RDONLY | O_NONBLOCK | O_NOCTTY, false);
     if (w->fd < 0)
         return psti_fail(w->err, w->fd, "list", scan->path, "the shard cannot be opened: %s",
@@ -377,6 +431,7 @@ int psti_tar_scan_run(psti_tar_scan *scan, pst_error *err)
         rc = check_stems(w);
     if (w->fd >= 0)
         close(w->fd);
+    psti_free(w->window);
     psti_free(w);
     return rc;
 }

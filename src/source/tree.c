@@ -96,6 +96,7 @@ void psti_tree_free(psti_tree *tree)
     if (!tree)
         return;
     psti_dir_free(tree->top);
+    psti_strings_free(&tree->etags);
     psti_free(tree->loaded);
     psti_free(tree);
 }

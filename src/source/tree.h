@@ -12,9 +12,15 @@
 #include "penstock.h"
 #include "source/crew.h"
 #include "source/names.h"
+#include "source/pool.h"
 
 /* Entry types: the psti_format of a sample file, or one of these. Stored in remembered listings. */
-enum { PSTI_ENTRY_DIR = 100, PSTI_ENTRY_TAR = 101, PSTI_ENTRY_TEXT = 102 /* transcripts */ };
+enum {
+    PSTI_ENTRY_DIR = 100,
+    PSTI_ENTRY_TAR = 101,
+    PSTI_ENTRY_TEXT = 102, /* transcripts */
+    PSTI_ENTRY_LIST = 103  /* ids of a split; in listings of buckets alone */
+};
 
 typedef struct psti_entry {
     uint32_t name; /* offset into the directory's names */
@@ -23,7 +29,7 @@ typedef struct psti_entry {
         uint64_t size;
         struct psti_dir *child; /* PSTI_ENTRY_DIR */
     };
-    int64_t mtime_ns;
+    int64_t mtime_ns; /* of a bucket's object these two hold its etag, see far.h */
     uint64_t inode;
 } psti_entry;
 
@@ -52,6 +58,7 @@ typedef struct psti_tree {
     int root;         /* the opener's */
     const char *path; /* the opener's, for messages */
     psti_dir *top;
+    psti_strings etags;      /* of a bucket, those that are kept as text */
     uint8_t *loaded;         /* a remembered listing that known directories point into */
     int64_t trust_before_ns; /* known directories changed at or after this are read again */
     atomic_uint_fast64_t relisted, reused; /* directories; counters */

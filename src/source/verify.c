@@ -95,7 +95,7 @@ static void *verify_main(void *arg)
 
 void psti_dataset_verify(psti_dataset *data)
 {
-    if (!data->remembered)
+    if (!data->remembered || data->far) /* a bucket is listed at every start */
         return;
     pthread_mutex_lock(&data->lock);
     if (!data->verify.started)

@@ -71,7 +71,7 @@ def test_this_machine(penstock):
     assert found["workers"] == (found["cpus"] - 1 if found["cpus"] > 2 else found["cpus"])
     assert found["memory_bytes"] == min(8 * GIB, found["may_have"] // 4)
     assert found["io"] in ("uring", "threads") and found["kernels"]
-    assert found["features"]["jpeg"].startswith("libjpeg-turbo 2") and set(found["features"]) == {"jpeg", "png", "webp", "gzip", "deflate", "flac", "fft", "uring", "control"}
+    assert found["features"]["jpeg"].startswith("libjpeg-turbo 2") and set(found["features"]) == {"jpeg", "png", "webp", "gzip", "deflate", "flac", "fft", "uring", "control", "bucket", "remote"}
     assert "workers" in penstock("settings").out and found["features"]["jpeg"] in penstock("settings").out
 
 

@@ -2,7 +2,7 @@
 """Help, version, and what is said to a wrong command line: exit 2, the nearest word, a way on."""
 import pytest
 
-COMMANDS = ["synth", "inspect", "run", "preview", "feed", "bench", "ops", "settings"]
+COMMANDS = ["synth", "inspect", "run", "preview", "feed", "pull", "datasets", "evict", "bench", "ops", "settings"]
 
 
 def test_version(penstock):

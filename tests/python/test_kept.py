@@ -71,3 +71,25 @@ def test_decoded_samples_are_kept(photos):
     with pytest.raises(ValueError, match="auto"):
         penstock.Engine(1, 0, "some")
     assert _penstock.settings(cache=1 << 20)["cache"] == 1 << 20
+
+
+def test_samples_are_kept_on_disk(photos, tmp_path):
+    tier = f"{tmp_path / 'tier'}:64M"
+    slow = CROP.replace("decode", "decode | delay(0.5)", 1)
+
+    def epoch(**more):
+        with penstock.Loader(photos, slow, 8, seed=1, **more) as loader:
+            return [numpy.array(batch["image"]) for batch in loader], loader.stats(), loader.explain()
+
+    plain, _, _ = epoch()
+    cold, first, _ = epoch(disk=tier)
+    warm, second, said = epoch(disk=tier)
+    assert all(numpy.array_equal(a, b) and numpy.array_equal(a, c) for a, b, c in zip(plain, cold, warm, strict=True))
+    assert first["disk_hits"] == 0 and second["disk_misses"] == 0 and second["disk_hits"] == 60
+    assert "disk      60 entries" in said
+    with penstock.Engine(1, disk=tier) as engine:
+        assert engine.settings["disk"] == 64 << 20
+        with pytest.raises(penstock.SettingError, match="disk"):
+            penstock.Loader(photos, slow, 8, engine=engine, disk=tier)
+    with pytest.raises(penstock.Error, match="DIR:BYTES"):
+        penstock.Engine(1, disk="here")

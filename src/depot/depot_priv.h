@@ -1,0 +1,268 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The depot from inside. Private.
+ *
+ *   DIR/.lock                 flock: whoever reserves or evicts
+ *   DIR/limit                 capacity and watermarks, as text
+ *   DIR/NAME/.pulling         locked by the one who pulls this name
+ *   DIR/NAME/.use.REVISION    how often it was used, and when; stays when it is evicted
+ *   DIR/NAME/latest           link to a revision
+ *   DIR/NAME/REVISION/        a complete one: data/KEY…, manifest, .complete, .lock (shared by
+ *                             readers), .pin
+ *   DIR/NAME/.REVISION/       one that is not complete: the same without .complete, and listing
+ *                             (its objects; that it is there reserves their bytes), parts/N (object
+ *                             number N so far), boot (of the machine that wrote the parts), done
+ *                             (what is known of each object that is there)
+ *   DIR/NAME/.gone.*          on its way out
+ *
+ * A revision is shown by one rename, .REVISION to REVISION, after everything in it is on the disk,
+ * and hidden again by the reverse one before anything is taken away. A part belongs to the etag
+ * that its folder's name was hashed from, so it can be gone on with by a Range of that etag. */
+#ifndef PSTI_DEPOT_PRIV_H
+#define PSTI_DEPOT_PRIV_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "core/hash.h"
+#include "core/keys.h"
+#include "core/memory.h"
+#include "core/status.h"
+#include "depot/depot.h"
+
+enum {
+    REVISION_HEX = 32,
+    ETAG_MOST = 131,
+    CONNECTIONS_AUTO = 16,
+    CONNECTIONS_MOST = 256,
+};
+
+/* ---- objects (listing.c) ----------------------------------------------------------------------
+ */
+
+typedef struct object {
+    uint64_t size;
+    uint64_t key, etag; /* places in the listing's text */
+    uint32_t crc;       /* CRC32C of its bytes, where known */
+    uint32_t took_us;   /* its share of the time that the pull took */
+    uint32_t number;    /* its place in the revision's listing */
+    bool known;         /* crc and took_us are set */
+    bool shared;        /* another revision has the same file; set by the survey */
+} object;
+
+/* Objects in byte order of their keys. Zeroed is empty. */
+typedef struct listing {
+    object *objects;
+    size_t count, cap;
+    char *text;
+    size_t text_used, text_cap;
+    uint64_t bytes; /* sum of the sizes */
+} listing;
+
+void listing_fini(listing *l);
+/* Checks and appends; keys must come in order. */
+int listing_add(listing *l, const char *key, size_t key_len, uint64_t size, const char *etag,
+                pst_error *err);
+static inline const char *object_key(const listing *l, const object *o)
+{
+    return l->text + o->key;
+}
+static inline const char *object_etag(const listing *l, const object *o)
+{
+    return l->text + o->etag;
+}
+/* Orders objects of two listings by key, and by what they are where keys are equal: 0 = the same
+ * bytes. */
+int object_compare(const listing *a, const object *x, const listing *b, const object *y);
+/* Refuses a key that is a file and a folder at once. */
+int listing_check(const listing *l, pst_error *err);
+void listing_revision(const listing *l, char hex[REVISION_HEX + 1]);
+/* To NAME in dir, by way of a temporary name; on the disk when it returns. */
+int listing_write(const listing *l, int dir, const char *name, const char *url, pst_error *err);
+/* PST_ECORRUPT when the file is not what was written. url has cap bytes, and may be NULL. */
+int listing_read(listing *l, int dir, const char *name, char *url, size_t cap, pst_error *err);
+
+/* What is known of objects that are there, a line each, appended as they come; a line that was cut
+ * short by the end of a process counts for nothing. */
+enum { DONE_LINE = 27 };
+int done_append(int fd, const object *o);
+int done_read(listing *l, int dir);
+int done_write(const listing *l, int dir); /* those that are known */
+
+/* ---- where objects come from (bucket.c, folder.c) ---------------------------------------------
+ */
+
+typedef struct bucket bucket;
+/* Bytes in order; non-zero stops. */
+typedef int (*bucket_sink)(void *user, uint64_t at, const uint8_t *bytes, size_t count);
+
+typedef struct bucket_ops {
+    /* All objects into an empty listing. */
+    int (*list)(bucket *b, listing *out, pst_error *err);
+    /* From byte from to the end of an object that must be the one listed (else PST_ECHANGED).
+     * Waits; any number of threads. */
+    int (*get)(bucket *b, const listing *l, const object *o, uint64_t from, bucket_sink sink,
+               void *user, pst_error *err);
+    /* Ends what runs, soon: get answers -ECANCELED. Any thread. */
+    void (*stop)(bucket *b);
+    void (*close)(bucket *b);
+} bucket_ops;
+
+struct bucket {
+    const bucket_ops *ops;
+    char *prefix; /* before every key; "" or ends in '/' */
+    /* Asked now and then while listing; non-zero stops it. NULL = nobody. */
+    int (*ask)(void *user);
+    void *user;
+    bool one; /* a single object, whose key is the prefix */
+    void *state;
+};
+
+int bucket_open(const char *url, bucket **out, pst_error *err);
+void bucket_close(bucket *b); /* NULL is fine */
+/* folder.c: a folder as a bucket; its etags are size and time of change. */
+int folder_bucket_open(const char *path, bucket *b, pst_error *err);
+
+/* ---- files (files.c) --------------------------------------------------------------------------
+ */
+
+/* -errno, or a descriptor. Parts of a path are folders, never links. */
+int dir_open(int at, const char *name);
+int dir_make(int at, const char *name); /* as well when it is there */
+/* The folder of a key, made where it is missing if make; *leaf points into key. */
+int dir_of_key(int at, const char *key, bool make, const char **leaf);
+/* Everything below name, and name. Bytes of files that had no other link are added to *freed (may
+ * be NULL). What is not there is fine. */
+int tree_remove(int at, const char *name, uint64_t *freed);
+/* The same for all names in the folder that begin so: what an earlier process left. */
+void sweep(int at, const char *prefix);
+/* All of a small file, ended by a zero; length or -errno (-EFBIG when it does not fit). */
+ssize_t file_read(int at, const char *name, char *buf, size_t cap);
+/* A small file by way of a temporary name; on the disk when it returns. */
+int file_write(int at, const char *name, const void *bytes, size_t count);
+int write_all(int fd, const void *bytes, size_t count);
+/* A file opened for a lock, made where it is missing. */
+int lock_open(int at, const char *name);
+/* Locks of open files (the kernel drops them with the last descriptor), which unlike flock can be
+ * asked about without being taken. share waits; take does not: -EBUSY when somebody has it. */
+int lock_share(int fd);
+int lock_take(int fd);
+bool lock_is_held(int at, const char *name);
+
+/* ---- the depot (depot.c) ----------------------------------------------------------------------
+ */
+
+typedef struct depot {
+    char path[PST_PATH_BYTES];
+    int dir;
+    int lock; /* of .lock; -1 = not taken */
+} depot;
+
+/* dir NULL = the default. make: made where it is missing; else -ENOENT. */
+int depot_open(depot *d, const char *dir, bool make, pst_error *err);
+void depot_close(depot *d);
+int depot_lock(depot *d, pst_error *err); /* waits; let go by depot_close or depot_unlock */
+void depot_unlock(depot *d);
+bool name_ok(const char *name, size_t len);
+bool revision_ok(const char *text);
+int bad_name(const char *name, pst_error *err);
+/* NAME[@REVISION], penstock:// before it or not. revision is empty where none was given. */
+int spec_split(const char *spec, char name[PST_DATASET_NAME_BYTES],
+               char revision[PST_REVISION_BYTES], pst_error *err);
+/* DIR/NAME/FOLDER/data; empty where that is too long. */
+void path_join(char out[PST_PATH_BYTES], const char *dir, const char *name, const char *folder);
+/* Writes `.REVISION` or `REVISION`. */
+const char *rev_folder(char out[REVISION_HEX + 2], const char *revision, bool complete);
+/* What .complete holds. */
+typedef struct summary {
+    uint64_t objects, bytes;
+    double refetch_s;
+    char url[1024];
+} summary;
+int summary_write(int dir, const summary *s);
+int summary_read(int dir, summary *s);
+/* Uses of a revision; nought where nothing is noted. */
+void uses_read(int set, const char *revision, double *uses, int64_t *last_s);
+void uses_add(int set, const char *revision);
+int64_t wall_s(void);
+/* Points latest of an open dataset folder to a revision. */
+int latest_set(int set, const char *revision);
+bool latest_is(int set, const char *revision);
+
+/* ---- all that is there (survey.c) -------------------------------------------------------------
+ */
+
+typedef struct held_revision {
+    pst_revision shown;
+    listing objects;
+    bool loaded; /* objects are told: of one that is complete or being pulled all, else those that
+                    are there */
+    bool made;   /* being made by the caller: not counted, never evicted */
+    bool gone;   /* goes as a whole: counted no more */
+    uint64_t parts_bytes; /* of objects that are not whole yet, where nobody pulls it */
+} held_revision;
+
+typedef struct survey {
+    held_revision *revisions;
+    size_t count, cap;
+    uint64_t used; /* bytes of all, shared ones once */
+} survey;
+
+/* What is there, by name and then the latest first. load: with objects, so that shared files are
+ * told apart; else used is an upper bound where a name has several revisions. */
+int survey_take(depot *d, bool load, survey *out, pst_error *err);
+/* The same for one dataset. */
+int survey_dataset(depot *d, const char *name, bool load, survey *out);
+void survey_fini(survey *s);
+uint64_t survey_parts(int rev); /* bytes in the folder parts */
+/* Fills shared, bytes_own and used; again after a listing was added. */
+void survey_share(survey *s);
+
+/* ---- eviction (evict.c) ------------------------------------------------------------------------
+ */
+
+/* Locked. Makes room for the objects of a revision that is being pulled, by the watermarks: those
+ * that are not known to be there, less bytes that parts of them have already. -ENOSPC when that
+ * cannot be, and then nothing is evicted. */
+int depot_make_room(depot *d, const char *name, const char *revision, const listing *wanted,
+                    uint64_t parts, pst_error *err);
+/* Bytes a unit has at least before a revision is split into several; tests make it small. */
+extern uint64_t depot_unit_bytes;
+int limits_read(depot *d, pst_datasets_limits *out, pst_error *err);
+
+/* ---- pulling ------------------------------------------------------------------------------------
+ */
+
+/* One pull. Its threads share what is marked. */
+typedef struct puller {
+    depot d;
+    const char *name;
+    char url[1024], revision[REVISION_HEX + 1];
+    pst_pull_options opts;
+    bucket *from;
+    listing objects; /* each changed by the one thread that fetches it */
+    int set, lock;   /* the dataset's folder; its .pulling */
+    int rev, data, parts, done;
+    uint64_t start_ns;
+
+    atomic_size_t next; /* shared: object that is looked at next; counter */
+    atomic_bool stop;   /* shared: partner: sink */
+    atomic_uint_fast64_t objects_done, bytes_done, bytes_linked, bytes_fetched, bad; /* counters */
+    pthread_mutex_t guard; /* guards what follows; a leaf */
+    pthread_cond_t ended;
+    int running, rc;
+    pst_error *err;
+} puller;
+
+/* fetch.c: all objects that are not known, by threads. */
+int fetch_all(puller *p, pst_error *err);
+/* CRC32C of a file's bytes, and its MD5 if that is asked for (32 hex digits; empty where the build
+ * has none). */
+int digest_file(int fd, uint64_t size, uint32_t *crc, char md5[33]);
+/* look.c: forgets objects whose files are gone, of another length or, with opts.check, of other
+ * bytes; links what other revisions have. */
+int look_over(puller *p, pst_error *err);
+int link_others(puller *p, pst_error *err);
+/* Tells how far it is; -ECANCELED when the caller wants no more. */
+int pull_tell(puller *p);
+
+#endif

@@ -1,0 +1,401 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The remote tier's part in the way of a sample; see sched_calls.h for what is asked of it. A task
+ * that asks is nobody's until the answers are there: first for its decoded form, with a claim, so
+ * that of all engines that miss it one makes it; then, where stored bytes are kept in tiers, for
+ * each member. Answers come from the tier's thread, which takes pool->lock for short moments and
+ * holds none of its own meanwhile. */
+#include <errno.h>
+
+#include "cache/remote.h"
+#include "sched/sched_priv.h"
+
+enum { VALUE_MAX = 64 << 20, FIRST_GUESS = 256 << 10, ALIGN = 64, DOUBT_MOST = 256 };
+/* Seconds a byte costs here beside its way: copied out of the socket, compared, copied again. */
+static const double HANDLED_S = 1e-9;
+static const uint64_t COST_LEAST_NS = 1000000, COST_GUESS_NS = 10000000;
+
+/* Memory for an answer; used again by other tasks, kept charged while it is spare. */
+typedef struct answer_buf {
+    struct answer_buf *next;
+    size_t cap; /* as charged */
+    psti_buf buf;
+} answer_buf;
+
+struct asker {
+    psti_remote *remote;
+    atomic_uint_fast64_t damaged; /* values that were of no use */
+    atomic_uint_fast64_t unasked; /* questions that were not asked: nobody would have answered */
+    answer_buf *spare;            /* these under pool->lock */
+    uint64_t spare_bytes;
+    double usual; /* bytes of an answer */
+};
+
+/* What a task asked for. */
+struct ask {
+    psti_remote_op op;
+    task *t;
+    int slot;                    /* that is being asked for */
+    int next;                    /* read to ask about after that */
+    uint64_t charged;            /* for an answer that is not there yet */
+    answer_buf *got[TIER_SLOTS]; /* chained by slot, not by next */
+    bool claimed;
+    uint64_t mine_ns;
+};
+typedef struct ask ask;
+
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+static void charge_locked(psti_pool *pool, uint64_t bytes)
+{
+    psti_budget_force(&pool->budget, bytes);
+    pool->encoded += bytes;
+}
+
+static void discharge_locked(psti_pool *pool, uint64_t bytes)
+{
+    psti_budget_give(&pool->budget, bytes);
+    pool->encoded -= bytes;
+}
+
+static void buf_free_locked(psti_pool *pool, answer_buf *b)
+{
+    discharge_locked(pool, b->cap);
+    psti_buf_free(&b->buf);
+    psti_free(b);
+}
+
+/* A spare one that is large enough, or a new one; counted. NULL: too large, or no memory. */
+static answer_buf *buf_take_locked(psti_pool *pool, size_t size)
+{
+    struct asker *asker = pool->asker;
+    for (answer_buf **at = &asker->spare; *at; at = &(*at)->next) {
+        answer_buf *b = *at;
+        if (b->cap < size + ALIGN)
+            continue;
+        *at = b->next;
+        asker->spare_bytes -= b->cap;
+        return b;
+    }
+    if (size > pool_encoded_max_locked(pool) / 8)
+        return NULL;
+    answer_buf *b = psti_calloc(PSTI_MEM_SCHED, 1, sizeof *b);
+    const size_t cap = size + size / 8 + ALIGN;
+    if (!b || psti_buf_need(PSTI_MEM_SCHED, &b->buf, cap) < 0) {
+        psti_free(b);
+        return NULL;
+    }
+    b->cap = cap;
+    charge_locked(pool, cap);
+    return b;
+}
+
+/* A quarter of what may be read at a time is kept, so that no answer needs new memory for long. */
+static void buf_give_locked(psti_pool *pool, answer_buf *b)
+{
+    struct asker *asker = pool->asker;
+    if (asker->spare_bytes + b->cap > pool_encoded_max_locked(pool) / 4) {
+        buf_free_locked(pool, b);
+        return;
+    }
+    b->next = asker->spare;
+    asker->spare = b;
+    asker->spare_bytes += b->cap;
+}
+
+static uint8_t *aligned(const answer_buf *b)
+{
+    return b->buf.data + (-(uintptr_t)b->buf.data & (ALIGN - 1));
+}
+
+/* ---- opening and closing --------------------------------------------------------------------- */
+
+int ask_open_pool(psti_pool *pool, const char *url, uint64_t queue, pst_error *err)
+{
+    const psti_remote_spec spec = {.url = url, .value_max = VALUE_MAX, .queue_max = queue / 2};
+    struct asker *asker = psti_calloc(PSTI_MEM_SCHED, 1, sizeof *asker);
+    if (!asker)
+        return psti_fail(err, -ENOMEM, "remote", NULL, "no memory for the remote tier");
+    asker->usual = FIRST_GUESS;
+    const int rc = psti_remote_open(&spec, &asker->remote, err);
+    if (rc < 0)
+        psti_free(asker);
+    else
+        pool->asker = asker;
+    return rc;
+}
+
+void ask_close_pool(psti_pool *pool)
+{
+    struct asker *asker = pool->asker;
+    if (!asker)
+        return;
+    psti_remote_close(asker->remote);
+    while (asker->spare) {
+        answer_buf *b = asker->spare;
+        asker->spare = b->next;
+        buf_free_locked(pool, b);
+    }
+    psti_free(asker);
+    pool->asker = NULL;
+}
+
+/* ---- what is worth it ------------------------------------------------------------------------ */
+
+/* Whether a decoded form saves more than it takes to get it, by the last figures. What is not
+ * measured yet counts as yes. */
+static bool seems_to_pay(const psti_feed *feed, double packed)
+{
+    const double saves = atomic_load_explicit(&feed->decode_saves_s, memory_order_relaxed);
+    if (!feed->tier_forms)
+        return false;
+    if (saves == 0)
+        return true;
+    const double rate = psti_remote_bandwidth(feed->pool->asker->remote);
+    const double on_way_s = rate > 0 ? 1 / rate : 0;
+    return saves > packed * (HANDLED_S + on_way_s);
+}
+
+/* Figures of a busy machine jump about, and two engines decode a sample once only while both keep
+ * to it: a form is given up for what it costs when that was so for many samples. */
+static bool form_pays(const psti_feed *feed)
+{
+    return feed->tier_forms &&
+           atomic_load_explicit(&feed->remote_doubt, memory_order_relaxed) < DOUBT_MOST;
+}
+
+static void weigh_locked(psti_feed *feed)
+{
+    const double known = atomic_load_explicit(&feed->decoded_bytes, memory_order_relaxed);
+    const bool pays = seems_to_pay(feed, known > 0 ? known : feed->pool->asker->usual);
+    int doubt = atomic_load_explicit(&feed->remote_doubt, memory_order_relaxed);
+    doubt += pays ? -4 : 1;
+    doubt = doubt < 0 ? 0 : doubt > 2 * DOUBT_MOST ? 2 * DOUBT_MOST : doubt;
+    atomic_store_explicit(&feed->remote_doubt, doubt, memory_order_relaxed);
+}
+
+static uint64_t cost_ns(const psti_feed *feed)
+{
+    const double saves = atomic_load_explicit(&feed->decode_saves_s, memory_order_relaxed);
+    const uint64_t ns = saves > 0 ? (uint64_t)(saves * 1e9) : COST_GUESS_NS;
+    return ns < COST_LEAST_NS ? COST_LEAST_NS : ns;
+}
+
+static bool asks_form(const task *t)
+{
+    return !task_has_form(t) && form_pays(t->feed);
+}
+
+/* The next member after `from` that would come from the source; -1: none. */
+static int next_read(const task *t, int from)
+{
+    if (!t->feed->tier_members)
+        return -1;
+    for (int i = from; i < t->read_count; i++)
+        if (!read_from_tier(t, i))
+            return i;
+    return -1;
+}
+
+bool ask_wanted_locked(task *t)
+{
+    struct asker *asker = t->feed->pool->asker;
+    if (!asker)
+        return false;
+    weigh_locked(t->feed);
+    const int read = next_read(t, 0);
+    psti_cache_key key = tiers_form_key(t);
+    if (!asks_form(t)) {
+        if (read < 0)
+            return false;
+        key = tiers_member_key(t, t->read_field[read]);
+    }
+    if (psti_remote_answers(asker->remote, &key))
+        return true;
+    atomic_fetch_add_explicit(&asker->unasked, 1, memory_order_relaxed);
+    return false;
+}
+
+/* ---- asking ---------------------------------------------------------------------------------- */
+
+/* From the tier's thread. */
+static uint8_t *ask_room(psti_remote_op *op, size_t size)
+{
+    ask *a = op->user;
+    psti_pool *pool = a->t->feed->pool;
+    pthread_mutex_lock(&pool->lock);
+    discharge_locked(pool, a->charged);
+    a->charged = 0;
+    answer_buf *b = buf_take_locked(pool, size);
+    if (b)
+        pool->asker->usual += ((double)size - pool->asker->usual) / 16;
+    a->got[a->slot] = b;
+    pthread_mutex_unlock(&pool->lock);
+    return b ? aligned(b) : NULL;
+}
+
+static bool ask_still_wanted(psti_remote_op *op)
+{
+    const task *t = ((const ask *)op->user)->t;
+    psti_pool *pool = t->feed->pool;
+    pthread_mutex_lock(&pool->lock);
+    const bool wanted = !t->run->cancelled && !t->feed->closing;
+    pthread_mutex_unlock(&pool->lock);
+    return wanted;
+}
+
+static void ask_for(ask *a, int slot)
+{
+    task *t = a->t;
+    const bool form = slot == TIER_FORM;
+    a->slot = slot;
+    a->op.key = form ? tiers_form_key(t) : tiers_member_key(t, slot);
+    a->op.cost_ns = form ? cost_ns(t->feed) : 0;
+    psti_remote_get(t->feed->pool->asker->remote, &a->op);
+}
+
+/* From the tier's thread; the task is nobody else's. */
+static void ask_done(psti_remote_op *op, int status)
+{
+    ask *a = op->user;
+    task *t = a->t;
+    psti_pool *pool = t->feed->pool;
+    if (status == 0)
+        t->load->part[a->slot] = (tier_part){.from = TIER_REMOTE,
+                                             .key = op->key,
+                                             .packed = aligned(a->got[a->slot]),
+                                             .size = op->size};
+    if (status == PSTI_REMOTE_MINE) {
+        a->claimed = true;
+        a->mine_ns = op->mine_ns;
+    }
+    const bool goes_on = a->slot == TIER_FORM ? status != 0 && status != -ECANCELED : status == 0;
+    const int read = goes_on ? next_read(t, a->next) : -1;
+    if (read >= 0) {
+        a->next = read + 1;
+        ask_for(a, t->read_field[read]);
+        return;
+    }
+    pthread_mutex_lock(&pool->lock);
+    discharge_locked(pool, a->charged);
+    a->charged = 0;
+    pthread_mutex_unlock(&pool->lock);
+    tiers_answered(t);
+}
+
+static ask *ask_of(task *t)
+{
+    if (!t->load->ask)
+        t->load->ask = psti_calloc(PSTI_MEM_SCHED, 1, sizeof *t->load->ask);
+    return t->load->ask;
+}
+
+void ask_send_locked(task *t)
+{
+    psti_pool *pool = t->feed->pool;
+    ask *a = ask_of(t);
+    if (!a) {
+        t->answered = true; /* with nothing */
+        read_go_locked(t);
+        return;
+    }
+    a->t = t;
+    a->next = 0;
+    a->op.room = ask_room;
+    a->op.done = ask_done;
+    a->op.wanted = ask_still_wanted;
+    a->op.user = a;
+    /* What will come is counted before it is there, so that no more is sent for than fits. */
+    a->charged = (uint64_t)pool->asker->usual;
+    charge_locked(pool, a->charged);
+    if (asks_form(t)) {
+        ask_for(a, TIER_FORM);
+        return;
+    }
+    const int read = next_read(t, 0);
+    a->next = read + 1;
+    ask_for(a, read < 0 ? TIER_FORM : t->read_field[read]);
+}
+
+void ask_wrong(task *t, int slot)
+{
+    (void)slot;
+    atomic_fetch_add_explicit(&t->feed->pool->asker->damaged, 1, memory_order_relaxed);
+}
+
+/* ---- keeping --------------------------------------------------------------------------------- */
+
+bool ask_wants_form(const task *t, size_t packed)
+{
+    return t->feed->pool->asker && t->answered && packed <= VALUE_MAX && form_pays(t->feed);
+}
+
+static void give_up_claim(const struct asker *asker, ask *a)
+{
+    if (!a->claimed)
+        return;
+    a->claimed = false;
+    const psti_cache_key key = tiers_form_key(a->t);
+    psti_remote_release(asker->remote, &key);
+}
+
+void ask_keep_form(task *t, const psti_cache_content *content)
+{
+    const struct asker *asker = t->feed->pool->asker;
+    const psti_cache_key key = tiers_form_key(t);
+    ask *a = t->load->ask;
+    psti_remote_put *put = psti_remote_put_begin(asker->remote, &key, psti_envelope_size(content));
+    if (!put)
+        return; /* the claim goes when the task ends */
+    psti_envelope_pack(&key, content, NULL, psti_remote_put_bytes(put));
+    psti_remote_put_send(asker->remote, put, a && a->claimed ? a->mine_ns : 0);
+    if (a)
+        a->claimed = false;
+}
+
+void ask_keep_member(const task *t, int input)
+{
+    const struct asker *asker = t->feed->pool->asker;
+    const psti_cache_content content = {.bytes = t->inputs[input].size};
+    if (!asker || !t->answered)
+        return;
+    const psti_cache_key key = tiers_member_key(t, input);
+    psti_remote_put *put = psti_remote_put_begin(asker->remote, &key, psti_envelope_size(&content));
+    if (!put)
+        return;
+    psti_envelope_pack(&key, &content, t->inputs[input].bytes, psti_remote_put_bytes(put));
+    psti_remote_put_send(asker->remote, put, 0);
+}
+
+/* ---- ends ------------------------------------------------------------------------------------ */
+
+void ask_end_locked(task *t)
+{
+    psti_pool *pool = t->feed->pool;
+    ask *a = t->load->ask;
+    if (!a || !pool->asker)
+        return;
+    for (int slot = 0; slot < TIER_SLOTS; slot++) {
+        if (a->got[slot])
+            buf_give_locked(pool, a->got[slot]);
+        a->got[slot] = NULL;
+    }
+    give_up_claim(pool->asker, a);
+}
+
+void ask_free(task *t)
+{
+    psti_free(t->load->ask);
+    t->load->ask = NULL;
+}
+
+void ask_stats(const psti_pool *pool, pst_job_stats *out)
+{
+    psti_remote_stats stats;
+    if (!pool->asker)
+        return;
+    psti_remote_stats_get(pool->asker->remote, &stats);
+    const struct asker *asker = pool->asker;
+    out->remote_errors = stats.unanswered + stats.put_failures +
+                         atomic_load_explicit(&asker->damaged, memory_order_relaxed) +
+                         atomic_load_explicit(&asker->unasked, memory_order_relaxed);
+}

@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+"""--remote: samples kept in Redis for all engines. Nothing but speed and figures may differ, whatever the server does.
+REMOTE_TIMES: how often it is killed, stopped and emptied (3 unless told)."""
+import json
+import os
+import pathlib
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+from conftest import CROP, read_ledger
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "rigs"))
+import rigs
+import resp_faults
+
+TIMES = int(os.environ.get("REMOTE_TIMES", "3"))
+COSTLY = "decode | delay(5) | random_resized_crop(32) | hflip | normalize(imagenet)"
+pytestmark = pytest.mark.skipif(bool(rigs.missing_redis()), reason=str(rigs.missing_redis()))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def built(penstock):
+    if json.loads(penstock("settings", "--json").out)["features"]["remote"].startswith("built without"):
+        pytest.skip("built without hiredis")
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    with rigs.Redis(tmp_path_factory.mktemp("redis")) as redis:
+        yield redis
+
+
+@pytest.fixture
+def redis(server):
+    server.command("FLUSHALL")
+    return server
+
+
+@pytest.fixture(scope="module")
+def plain(feed, photos, tmp_path_factory):
+    """What COSTLY delivers without any tier."""
+    path = tmp_path_factory.mktemp("plain") / "ledger"
+    feed(photos, "--epochs", 2, "--seed", 3, "--ledger", path, pipeline=COSTLY)
+    return read_ledger(path)
+
+
+def decodes(report):
+    return next(stage["runs"] for stage in report["stages"] if stage["name"].startswith("delay"))
+
+
+class Engine:
+    """penstock feed beside the test."""
+
+    def __init__(self, binary, photos, url, *more, ledger=None, pipeline=COSTLY):
+        command = [binary, "feed", photos, "--pipeline", pipeline, "--batch", 8, "--json", "--quiet", "--seed", 3, "--remote", url, *more]
+        command += ["--ledger", ledger] if ledger else []
+        self.child = subprocess.Popen([*map(str, command)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                      env=rigs.clean_environment())
+
+    def report(self):
+        out, self.said = self.child.communicate(timeout=120)
+        assert self.child.returncode == 0, self.said
+        return json.loads(out.splitlines()[-1])
+
+
+def two_engines(binary, photos, redis, more):
+    """Their reports, and how often they were not answered in time: then a sample is made anew, as it must be."""
+    redis.command("FLUSHALL")
+    reports = [engine.report() for engine in [Engine(binary, photos, redis.url, "--epochs", 1, *more) for _ in range(2)]]
+    late = sum(report["remote_errors"] for report in reports)
+    assert [report["samples"] for report in reports] == [48, 48]
+    assert 48 <= sum(map(decodes, reports)) <= 48 + late
+    assert sum(report["remote_hits"] for report in reports) == 96 - sum(map(decodes, reports))
+    return reports, late
+
+
+@pytest.mark.parametrize("more", [(), ("--order", "ready"), ("--cache", "auto", "--memory", "256M")])
+def test_two_engines_decode_each_sample_once(binary, photos, redis, more):
+    for _ in range(8):  # on a machine that has other things to do
+        late = two_engines(binary, photos, redis, more)[1]
+        if not late:
+            break
+    if late:
+        pytest.skip("a machine so busy that Redis does not answer within 50 ms")
+    third = Engine(binary, photos, redis.url, "--epochs", 1, *more).report()
+    assert decodes(third) <= third["remote_errors"] and third["remote_hits"] == 48 - decodes(third)
+
+
+def test_the_same_comes_out(binary, photos, redis, plain, tmp_path):
+    for turn in range(2):
+        report = Engine(binary, photos, redis.url, "--epochs", 2, ledger=tmp_path / str(turn)).report()
+        assert read_ledger(tmp_path / str(turn)) == plain
+        assert report["remote_hits"] + report["remote_errors"] >= (48, 96)[turn]
+
+
+def test_a_cluster(binary, photos, plain, tmp_path):
+    with rigs.RedisCluster(tmp_path / "cluster") as cluster:
+        for turn in range(2):
+            report = Engine(binary, photos, cluster.url, "--epochs", 2, ledger=tmp_path / str(turn)).report()
+            assert read_ledger(tmp_path / str(turn)) == plain
+        assert report["remote_hits"] + report["remote_errors"] >= 96
+        dead = Engine(binary, photos, cluster.url, "--epochs", 2, ledger=tmp_path / "dead")
+        time.sleep(0.2)
+        cluster.nodes[1].stop()
+        dead.report()
+        assert read_ledger(tmp_path / "dead") == plain
+
+
+def test_other_pipelines_do_not_mix(feed, photos, redis, tmp_path):
+    for pipeline in (CROP, "decode | resize(40) | random_crop(32)", "decode | center_crop(40) | random_crop(32) | normalize(imagenet)"):
+        ledgers = []
+        for url in ((), ("--remote", redis.url), ("--remote", redis.url)):
+            ledgers.append(tmp_path / "ledger")
+            feed(photos, "--ledger", ledgers[-1], *url, pipeline=pipeline)
+            ledgers[-1] = read_ledger(ledgers[-1])
+        assert ledgers[0] == ledgers[1] == ledgers[2]
+
+
+@pytest.mark.parametrize("what", ["kill", "stop", "flush"])
+def test_a_server_that_goes_changes_no_byte(binary, photos, redis, plain, tmp_path, what):
+    """At random moments of an epoch, and it comes back in another one."""
+    random.seed(what)
+    for _ in range(TIMES):
+        engine = Engine(binary, photos, redis.url, "--epochs", 2, ledger=tmp_path / "ledger")
+        time.sleep(random.random() * 0.4)
+        if what == "flush":
+            redis.command("FLUSHALL")
+        elif what == "kill":
+            redis.stop()
+        else:
+            redis.child.send_signal(signal.SIGSTOP)
+        again = threading.Timer(random.random() * 0.3, lambda: redis.start() if what == "kill" else redis.child.send_signal(signal.SIGCONT))
+        again.start()
+        report = engine.report()
+        again.join()
+        assert report["samples"] == 96 and read_ledger(tmp_path / "ledger") == plain
+        assert engine.said.count("remote tier") <= 1
+
+
+@pytest.mark.parametrize("name", sorted(resp_faults.VALUES))
+def test_values_that_somebody_touched_are_not_served(binary, photos, plain, tmp_path, name):
+    with rigs.Faultd(resp=1) as faultd:
+        url = "redis://127.0.0.1:%d" % faultd.resp[0]
+        Engine(binary, photos, url, "--epochs", 1).report()
+        faultd.rules(resp_faults.values(0.5)[name])
+        report = Engine(binary, photos, url, "--epochs", 2, ledger=tmp_path / "ledger").report()
+        assert read_ledger(tmp_path / "ledger") == plain
+        assert report["remote_errors"] > 10
+
+
+def test_what_it_is_is_told(penstock, photos, redis):
+    out = penstock("feed", photos, "--pipeline", CROP, "--epochs", 1, "--remote", redis.url).out
+    assert "remote       " in out
+    for url, why in (("http://x", "redis://"), ("redis://me:secret@x", "PENSTOCK_REMOTE_PASSWORD")):
+        done = penstock("feed", photos, "--pipeline", CROP, "--remote", url, check=False)
+        assert done.code != 0 and why in done.err and "secret" not in done.err
+
+
+def test_nobody_there_costs_no_sample(feed, photos, plain, tmp_path):
+    port, = rigs.free_ports(1)
+    done = feed(photos, "--epochs", 2, "--seed", 3, "--ledger", tmp_path / "ledger", "--remote", "redis://127.0.0.1:%d" % port, pipeline=COSTLY)
+    assert read_ledger(tmp_path / "ledger") == plain and done.err.count("remote tier") == 1
