@@ -180,6 +180,7 @@ struct psti_bucket {
     retry_gate gate;
     char trouble[200]; /* the last failure, for those whose patience ended between two attempts */
     int64_t skew_s;    /* the server's clock is ahead by this */
+    bool lost;         /* no connection came about: the address may be an old one */
 };
 
 /* ---- an answer (answer.c) ---------------------------------------------------------------------
@@ -245,7 +246,7 @@ typedef struct psti_transfer {
     uint64_t speed_ns, speed_bytes, bytes; /* bytes of body so far, and some time ago */
     uint64_t head_bytes;
     uint32_t creds_version;
-    bool head_only, fresh, body_begun;
+    bool head_only, fresh, lost, body_begun;
     answer answer;
     struct curl_slist line[12];
     char detail[CURL_ERROR_SIZE];
@@ -258,6 +259,9 @@ void transfer_free(psti_transfer *t);
 /* Makes it ready to be added to the multi handle. 0; -EAGAIN: waits for credentials; a failure,
  * with the answer's reason. */
 int transfer_prepare(psti_transfer *t, psti_get *get, bool fresh, int64_t now_s);
+bool transfer_is_connected(const psti_transfer *t);
+/* What there is to say of one that brings nothing. */
+void transfer_silence(const psti_transfer *t, char *out, size_t cap);
 
 /* ---- one get (request.c), on the net thread ----------------------------------------------------
  */

@@ -62,12 +62,23 @@ static void fail(psti_get *get, int code, const char *why, const char *more)
     request_finish(get, code);
 }
 
+static void note_silence(const psti_transfer *t)
+{
+    psti_bucket *b = t->get->bucket;
+    transfer_silence(t, b->trouble, sizeof b->trouble);
+    b->lost |= !transfer_is_connected(t);
+}
+
 static void give_up(psti_get *get, int code, uint64_t now_ns)
 {
     char more[100];
     const struct psti_request *r = &get->request;
-    snprintf(more, sizeof more, "; given up after %u attempts and %llu s without a byte",
-             r->attempts, (unsigned long long)((now_ns - r->progress_ns) / RETRY_S));
+    const unsigned attempts = r->attempts + has_transfer(get);
+    for (int i = 0; i < 3; i++)
+        if (r->transfer[i])
+            note_silence(r->transfer[i]);
+    snprintf(more, sizeof more, "; given up after %u attempt%s and %llu s without a byte", attempts,
+             attempts == 1 ? "" : "s", (unsigned long long)((now_ns - r->progress_ns) / RETRY_S));
     fail(get, code, *get->bucket->trouble ? get->bucket->trouble : "no answer", more);
 }
 
@@ -235,6 +246,7 @@ static bool ask_new_etag(psti_get *get, const answer *a, uint64_t now_ns)
 static void end_good(psti_get *get, uint64_t now_ns)
 {
     const bool ends_outage = retry_success(&get->bucket->gate, now_ns);
+    get->bucket->lost = false;
     psti_bucket *bucket = psti_bucket_ref(get->bucket); /* done may let it go */
     request_finish(get, 0);
     if (ends_outage)
@@ -332,6 +344,7 @@ void request_end_transfer(psti_transfer *t, CURLcode code, uint64_t now_ns)
     psti_get *get = t->get;
     struct psti_request *r = &get->request;
     judge_end(t, code);
+    get->bucket->lost |= code == CURLE_COULDNT_CONNECT;
     for (int i = 0; i < 3; i++)
         if (r->transfer[i] == t)
             r->transfer[i] = NULL;
@@ -476,6 +489,8 @@ static void race(psti_get *get, uint64_t now_ns)
         retry_may(&get->bucket->gate, now_ns, true, loop_random()))
         return;
     for (int i = 0; i < 3; i++)
+        get->bucket->lost |= r->transfer[i] && !transfer_is_connected(r->transfer[i]);
+    for (int i = 0; i < 3; i++)
         if (!r->transfer[i]) {
             if (launch(get, i, true, now_ns) == 0)
                 count_up(&net_count.hedges, 1);
@@ -498,9 +513,8 @@ static void end_slow(psti_get *get, uint64_t now_ns)
             t->speed_ns = now_ns;
             continue;
         }
+        note_silence(t);
         r->transfer[i] = NULL;
-        snprintf(get->bucket->trouble, sizeof get->bucket->trouble,
-                 "%.100s sent less than 1 KB a second", get->bucket->host);
         loop_drop(t);
     }
 }

@@ -12,6 +12,7 @@
 #include "net/net_priv.h"
 
 enum { RECEIVE_BYTES = 256 * 1024, ERROR_BODY_MAX = 64 * 1024, HEAD_MAX = 64 * 1024 };
+static const long NAMES_S = 60; /* that addresses are kept; not at all where they lead nowhere */
 
 /* ---- what comes ------------------------------------------------------------------------------ */
 
@@ -235,6 +236,24 @@ static int add_signature(lines *l, const psti_get *get, int64_t now_s)
     return fine ? 0 : signed_rc < 0 ? signed_rc : -ENAMETOOLONG;
 }
 
+bool transfer_is_connected(const psti_transfer *t)
+{
+    curl_off_t sent = 0;
+    return curl_easy_getinfo(t->easy, CURLINFO_PRETRANSFER_TIME_T, &sent) == CURLE_OK && sent > 0;
+}
+
+void transfer_silence(const psti_transfer *t, char *out, size_t cap)
+{
+    const char *host = t->get->bucket->host;
+    curl_off_t named = 0;
+    if (transfer_is_connected(t))
+        snprintf(out, cap, "%.100s sent less than 1 KB a second", host);
+    else if (curl_easy_getinfo(t->easy, CURLINFO_NAMELOOKUP_TIME_T, &named) == CURLE_OK && named)
+        snprintf(out, cap, "no connection to %.100s", host);
+    else
+        snprintf(out, cap, "the name %.100s is not resolved", host);
+}
+
 static void set_method(psti_transfer *t, bool head_only)
 {
     if (t->head_only == head_only)
@@ -272,6 +291,9 @@ int transfer_prepare(psti_transfer *t, psti_get *get, bool fresh, int64_t now_s)
     if (rc < 0)
         return rc;
     set_bucket(t, b);
+    if (t->lost != b->lost)
+        curl_easy_setopt(t->easy, CURLOPT_DNS_CACHE_TIMEOUT, b->lost ? 0L : NAMES_S);
+    t->lost = b->lost;
     set_method(t, r->kind == REQUEST_HEAD);
     if (t->fresh != fresh)
         curl_easy_setopt(t->easy, CURLOPT_FRESH_CONNECT, (long)fresh);
