@@ -161,7 +161,7 @@ def test_a_terminal_that_is_closed_loses_no_state(binary, environment, feed, pho
     """As when a connection breaks: the hangup signal."""
     state, first, rest = tmp_path / "s", tmp_path / "a.tsv", tmp_path / "b.tsv"
     run = Run(binary, environment, "feed", photos, "--pipeline", CROP, "--batch", 8, "--epochs", 100000, "--step-ms", 20,
-              "--save-state", state, "--ledger", first)
+              "--save-state", state, "--ledger", first, preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL))
     run.wait_for(b" samples,")
     run.stop(signal.SIGHUP)
     assert run.child.returncode == 128 + signal.SIGHUP
