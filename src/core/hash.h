@@ -31,6 +31,11 @@ void psti_id128_hex(psti_id128 id, char out[33]);
 void psti_id128_store(psti_id128 id, uint8_t out[16]);
 psti_id128 psti_id128_load(const uint8_t in[16]);
 
+/* CRC32C (pst_crc32c) of two parts that follow each other, from the checksum of each: power is
+ * psti_crc32c_power of the second one's bytes. */
+uint32_t psti_crc32c_power(uint64_t bytes);
+uint32_t psti_crc32c_join(uint32_t first, uint32_t second, uint32_t power);
+
 /* Bijective 64-bit mixer (the finaliser of splitmix64). */
 static inline uint64_t psti_mix64(uint64_t x)
 {

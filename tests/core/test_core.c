@@ -200,6 +200,24 @@ static void crc32c_chains_and_the_two_ways_agree(void)
     }
 }
 
+/* Long enough that the CPU's way takes several stretches at a time. */
+static void crc32c_of_parts_joins_to_that_of_the_whole(void)
+{
+    enum { SIZE = 20000 };
+    static uint8_t bytes[SIZE];
+    for (int i = 0; i < SIZE; i++)
+        bytes[i] = (uint8_t)(i * 7 + i / 251);
+    check_crc(bytes, SIZE, ~by_table(~0u, bytes, SIZE));
+    for (size_t cut = 0; cut <= SIZE; cut += cut < 20 ? 1 : 997) {
+        const uint32_t first = pst_crc32c(0, bytes, cut);
+        const uint32_t second = pst_crc32c(0, bytes + cut, SIZE - cut);
+        check_crc(bytes, cut, ~by_table(~0u, bytes, cut));
+        CHECK(pst_crc32c(first, bytes + cut, SIZE - cut) == pst_crc32c(0, bytes, SIZE));
+        CHECK(psti_crc32c_join(first, second, psti_crc32c_power(SIZE - cut)) ==
+              pst_crc32c(0, bytes, SIZE));
+    }
+}
+
 /* ---- budget and histogram -------------------------------------------------------------------- */
 
 static void a_budget_gives_no_more_than_it_has(void)
@@ -403,6 +421,7 @@ int main(void)
     RUN(draws_stay_in_range_and_are_even);
     RUN(crc32c_matches_the_published_vectors_either_way);
     RUN(crc32c_chains_and_the_two_ways_agree);
+    RUN(crc32c_of_parts_joins_to_that_of_the_whole);
     RUN(a_budget_gives_no_more_than_it_has);
     RUN(quantiles_are_right_within_6_percent);
     RUN(memory_is_counted_by_tag);
