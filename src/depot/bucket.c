@@ -14,8 +14,7 @@
 typedef struct net_get {
     psti_get get;
     struct net_get *next, *prev; /* under net_state.lock */
-    bucket_sink sink;
-    void *user;
+    relay bytes;
 } net_get;
 
 typedef struct net_state {
@@ -85,8 +84,15 @@ static int net_list(bucket *b, listing *out, pst_error *err)
 
 static int hand_on(psti_get *get, uint64_t at, const uint8_t *bytes, size_t count)
 {
-    const net_get *n = get->user;
-    return n->sink(n->user, at, bytes, count);
+    net_get *n = get->user;
+    (void)at;
+    return relay_give(&n->bytes, bytes, count);
+}
+
+static void landed(psti_get *get, int status)
+{
+    net_get *n = get->user;
+    relay_end(&n->bytes, status);
 }
 
 /* Among those that stop reaches; -ECANCELED when that was before. */
@@ -115,28 +121,61 @@ static void strike_off(net_state *n, net_get *g)
     pthread_mutex_unlock(&n->lock);
 }
 
-static int net_fetch(bucket *b, const listing *l, const object *o, uint64_t from, bucket_sink sink,
+static void stop_if_told(net_state *n, net_get *g)
+{
+    pthread_mutex_lock(&n->lock);
+    const bool stopped = n->stopped;
+    pthread_mutex_unlock(&n->lock);
+    if (stopped)
+        psti_net_cancel(&g->get);
+}
+
+/* One request. 1: the writer could not keep up, and the rest is to be asked for anew. */
+static int net_part(net_state *n, net_get *g, uint64_t *at, uint64_t to, bucket_sink sink,
+                    void *user)
+{
+    g->get.offset = *at;
+    g->get.length = to - *at;
+    int rc = enlist(n, g);
+    if (rc < 0)
+        return rc;
+    psti_net_submit(&g->get);
+    stop_if_told(n, g); /* what is told before it was submitted is not heard */
+    const bool going = relay_take(&g->bytes, at, sink, user);
+    if (!going)
+        psti_net_cancel(&g->get);
+    rc = relay_wait(&g->bytes);
+    strike_off(n, g);
+    const bool full = relay_again(&g->bytes);
+    return !going ? -ECANCELED : full && rc == -ECANCELED ? 1 : rc;
+}
+
+/* The net's thread never waits for whoever writes: when too much is under way the request is ended,
+ * and once that is written the rest is asked for by its range. Without an etag nothing would say
+ * that it is of the same object: then it does wait. */
+static int net_fetch(bucket *b, const listing *l, const object *o, stretch part, bucket_sink sink,
                      void *user, pst_error *err)
 {
     char key[2 * PSTI_KEY_MAX];
     const char *etag = object_etag(l, o);
     net_state *n = b->state;
-    net_get g = {.sink = sink, .user = user};
+    net_get g = {0};
     snprintf(key, sizeof key, "%s%s", b->prefix, b->one ? "" : object_key(l, o));
     g.get = (psti_get){.bucket = n->from,
                        .key = key,
                        .etag = *etag ? etag : NULL,
                        .size = o->size,
-                       .offset = from,
-                       .length = o->size - from,
                        .sink = hand_on,
+                       .done = landed,
                        .user = &g,
                        .err = err};
-    int rc = enlist(n, &g);
+    int rc = relay_init(&g.bytes, part.to - part.from, !*etag);
     if (rc < 0)
-        return rc;
-    rc = psti_net_now(&g.get);
-    strike_off(n, &g);
+        return psti_fail(err, rc, "pull", key, "out of memory");
+    while ((rc = net_part(n, &g, &part.from, part.to, sink, user)) > 0)
+        if (err)
+            psti_error_clear(err);
+    relay_fini(&g.bytes);
     return rc;
 }
 

@@ -187,8 +187,8 @@ int64_t wall_s(void)
 int summary_write(int dir, const summary *s)
 {
     char text[1400];
-    const int len = snprintf(text, sizeof text, "%" PRIu64 " %" PRIu64 " %.6f %s\n", s->objects,
-                             s->bytes, s->refetch_s, s->url);
+    const int len = snprintf(text, sizeof text, "%" PRIu64 " %" PRIu64 " %.6f %s\nblocks %u\n",
+                             s->objects, s->bytes, s->refetch_s, s->url, s->block_bytes);
     return file_write(dir, ".complete", text, (size_t)len);
 }
 
@@ -204,7 +204,10 @@ int summary_read(int dir, summary *s)
             3 ||
         at == 0 || text[len - 1] != '\n')
         return PST_ECORRUPT;
-    snprintf(s->url, sizeof s->url, "%.*s", (int)(len - 1 - at), text + at);
+    const size_t url = strcspn(text + at, "\n");
+    snprintf(s->url, sizeof s->url, "%.*s", (int)url, text + at);
+    if (sscanf(text + at + url, "\nblocks %" SCNu32, &s->block_bytes) != 1)
+        s->block_bytes = 0; /* pulled before there were any */
     return 0;
 }
 

@@ -33,24 +33,44 @@ void psti_depot_let_go(psti_depot_hold *hold); /* nothing held is fine */
 /* As pst_datasets, without reading the list of every object: bytes_own is an upper bound. */
 int psti_depot_list(const char *dir, pst_revision **out, size_t *count, pst_error *err);
 
-/* ---- what readers know of its files (mend.c) ---------------------------------------------------
+/* ---- what readers know of its files (keeper.c, mend.c) ----------------------------------------
  */
 
-/* The objects of a revision, by their paths below its folder. */
-typedef struct psti_depot_book psti_depot_book;
-/* -EPERM: somebody else could have written it. */
-int psti_depot_book_open(const char *path, psti_depot_book **out, pst_error *err);
-void psti_depot_book_close(psti_depot_book *book); /* NULL is fine */
+/* Bytes of a block that has a checksum of its own; the last one of a file may be shorter. */
+enum { PSTI_DEPOT_BLOCK = 16 << 10 };
+
+/* A revision that is read: its objects, by their paths below its folder, the checksums of their
+ * blocks, and whoever brings again what is gone or damaged. Any thread, but for what is said. */
+typedef struct psti_depot_keeper psti_depot_keeper;
+/* path: the folder with its files. -EPERM: somebody else could have written it. */
+int psti_depot_keeper_open(const char *path, psti_depot_keeper **out, pst_error *err);
+void psti_depot_keeper_close(psti_depot_keeper *k); /* NULL is fine */
+
+/* Until psti_depot_keeper_rest its list of objects is there, and what follows may be asked. */
 /* Whether it came from a bucket, so that its etags say what it is anywhere. */
-bool psti_depot_book_far(const psti_depot_book *book);
-/* user is the book. -ENOENT for a file that is not of the revision. The text is the book's. */
-int psti_depot_book_etag(void *user, const char *path, uint64_t size, const char **etag);
-int psti_depot_book_sum(void *user, const char *path, uint64_t size, uint32_t *crc);
-/* Files that were not asked for since the book was opened and are not there are brought again: how
- * many. Waits. */
-int psti_depot_book_complete(psti_depot_book *book, const char *path, pst_error *err);
-/* Brings one file of the revision in that folder again, unless it is whole by now. Waits. */
-int psti_depot_mend(const char *path, const char *key, pst_error *err);
+bool psti_depot_keeper_far(const psti_depot_keeper *k);
+/* Whether its blocks have checksums: those of what was pulled earlier have none. */
+bool psti_depot_keeper_has_blocks(const psti_depot_keeper *k);
+/* user is the keeper. -ENOENT for a file that is not of the revision. The text is the keeper's. */
+int psti_depot_keeper_etag(void *user, const char *path, uint64_t size, const char **etag);
+/* Of a whole file; not from several threads. */
+int psti_depot_keeper_sum(void *user, const char *path, uint64_t size, uint32_t *crc);
+/* Number of its first block, for psti_depot_keeper_blocks. -ENOENT as well: they have none. */
+int psti_depot_keeper_first(void *user, const char *path, uint64_t size, uint64_t *first);
+/* Files that were not asked for by their sum and are not there are brought again, and so are those
+ * of which whole says that all of it is to be compared, when they are damaged: how many. Waits. Not
+ * from several threads. */
+int psti_depot_keeper_complete(psti_depot_keeper *k, bool (*whole)(const char *path),
+                               pst_error *err);
+/* The list is let go, until something has to be brought again. */
+void psti_depot_keeper_rest(psti_depot_keeper *k);
+
+/* Checksums of blocks that follow each other. */
+int psti_depot_keeper_blocks(psti_depot_keeper *k, uint64_t first, size_t count, uint32_t *out);
+/* Brings a file again of which that part is gone or damaged, unless it is whole by now: as little
+ * of it as is damaged. 1 = something was fetched. Waits. */
+int psti_depot_keeper_mend(psti_depot_keeper *k, const char *path, uint64_t offset, uint64_t length,
+                           pst_error *err);
 
 /* ---- the rule (score.c): pure functions -------------------------------------------------------
  */

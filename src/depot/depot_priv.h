@@ -6,8 +6,8 @@
  *   DIR/NAME/.pulling         locked by the one who pulls this name
  *   DIR/NAME/.use.REVISION    how often it was used, and when; stays when it is evicted
  *   DIR/NAME/latest           link to a revision
- *   DIR/NAME/REVISION/        a complete one: data/KEY…, manifest, .complete, .lock (shared by
- *                             readers), .pin
+ *   DIR/NAME/REVISION/        a complete one: data/KEY…, manifest, blocks (checksums of the blocks
+ *                             of each object), .complete, .lock (shared by readers), .pin
  *   DIR/NAME/.REVISION/       one that is not complete: the same without .complete, and listing
  *                             (its objects; that it is there reserves their bytes), parts/N (object
  *                             number N so far), boot (of the machine that wrote the parts), done
@@ -22,6 +22,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <sys/types.h>
 
 #include "core/hash.h"
 #include "core/keys.h"
@@ -42,6 +43,7 @@ enum {
 typedef struct object {
     uint64_t size;
     uint64_t key, etag; /* places in the listing's text */
+    uint64_t blocks;    /* number of its first block among those of all objects */
     uint32_t crc;       /* CRC32C of its bytes, where known */
     uint32_t took_us;   /* its share of the time that the pull took */
     uint32_t number;    /* its place in the revision's listing */
@@ -55,7 +57,8 @@ typedef struct listing {
     size_t count, cap;
     char *text;
     size_t text_used, text_cap;
-    uint64_t bytes; /* sum of the sizes */
+    uint64_t bytes;  /* sum of the sizes */
+    uint64_t blocks; /* of all objects */
 } listing;
 
 void listing_fini(listing *l);
@@ -88,19 +91,44 @@ int done_append(int fd, const object *o);
 int done_read(listing *l, int dir);
 int done_write(const listing *l, int dir); /* those that are known */
 
+/* ---- checksums of blocks (blocks.c) ------------------------------------------------------------
+ */
+
+typedef struct puller puller;
+/* Blocks of an object, the last of which may be shorter. */
+uint64_t blocks_of(uint64_t size);
+/* The file of a revision, made where it is missing: a descriptor, or -errno. */
+int blocks_open(int rev, const listing *l);
+/* Those of any blocks by their numbers among all. PST_ECORRUPT when there are less. */
+int blocks_get(int fd, uint64_t first, size_t count, uint32_t *out);
+/* Room for those of an object, to be let go with psti_free; NULL when memory is short. */
+uint32_t *blocks_room(const object *o);
+/* Those of an object. PST_ECORRUPT when they do not make up its checksum. */
+int blocks_load(int fd, const object *o, uint32_t *sums);
+int blocks_put(int fd, const object *o, uint32_t *sums);
+/* The same, unless that is what is there. */
+int blocks_note(int fd, const object *o, uint32_t *sums);
+/* Makes those that are missing of objects that are known, from their files; an object whose file is
+ * not what was noted is forgotten. */
+int blocks_complete(puller *p);
+
 /* ---- where objects come from (bucket.c, folder.c) ---------------------------------------------
  */
 
 typedef struct bucket bucket;
-/* Bytes in order; non-zero stops. */
+/* Bytes in order, on the thread that called get; non-zero stops. */
 typedef int (*bucket_sink)(void *user, uint64_t at, const uint8_t *bytes, size_t count);
+
+typedef struct stretch {
+    uint64_t from, to;
+} stretch;
 
 typedef struct bucket_ops {
     /* All objects into an empty listing. */
     int (*list)(bucket *b, listing *out, pst_error *err);
-    /* From byte from to the end of an object that must be the one listed (else PST_ECHANGED).
-     * Waits; any number of threads. */
-    int (*get)(bucket *b, const listing *l, const object *o, uint64_t from, bucket_sink sink,
+    /* Bytes from..to of an object that must be the one listed (else PST_ECHANGED). Waits; any
+     * number of threads. */
+    int (*get)(bucket *b, const listing *l, const object *o, stretch part, bucket_sink sink,
                void *user, pst_error *err);
     /* Ends what runs, soon: get answers -ECANCELED. Any thread. */
     void (*stop)(bucket *b);
@@ -122,6 +150,34 @@ void bucket_close(bucket *b); /* NULL is fine */
 /* folder.c: a folder as a bucket; its etags are size and time of change. */
 int folder_bucket_open(const char *path, bucket *b, pst_error *err);
 
+/* ---- between receiving and writing (relay.c) ---------------------------------------------------
+ */
+
+typedef struct relay {
+    uint8_t *bytes;
+    size_t cap;
+    bool waits;           /* who gives waits for room; else he is told that there is none */
+    pthread_mutex_t lock; /* guards what follows; a leaf */
+    pthread_cond_t moved;
+    uint64_t taken; /* in all */
+    size_t held;
+    bool full, stopped, ended;
+    int status;
+} relay;
+
+/* Bytes that one holds at most; tests make it small. */
+extern size_t depot_relay_bytes;
+int relay_init(relay *r, uint64_t most, bool waits); /* most: bytes that will come */
+void relay_fini(relay *r);
+/* Non-zero: not all of it was taken, there must come no more. */
+int relay_give(relay *r, const uint8_t *bytes, size_t count);
+void relay_end(relay *r, int status); /* nothing follows */
+/* Hands on what comes until the end; *at goes along. False: sink wants no more. */
+bool relay_take(relay *r, uint64_t *at, bucket_sink sink, void *user);
+int relay_wait(relay *r); /* for the end: its status */
+/* After the end, when all was taken: may be used again. True: it was full. */
+bool relay_again(relay *r);
+
 /* ---- files (files.c) --------------------------------------------------------------------------
  */
 
@@ -140,6 +196,7 @@ ssize_t file_read(int at, const char *name, char *buf, size_t cap);
 /* A small file by way of a temporary name; on the disk when it returns. */
 int file_write(int at, const char *name, const void *bytes, size_t count);
 int write_all(int fd, const void *bytes, size_t count);
+int write_at(int fd, const void *bytes, size_t count, uint64_t at); /* blocks.c */
 /* A file opened for a lock, made where it is missing. */
 int lock_open(int at, const char *name);
 /* Locks of open files (the kernel drops them with the last descriptor), which unlike flock can be
@@ -176,6 +233,7 @@ const char *rev_folder(char out[REVISION_HEX + 2], const char *revision, bool co
 typedef struct summary {
     uint64_t objects, bytes;
     double refetch_s;
+    uint32_t block_bytes; /* of its checksums of blocks; 0 = it has none */
     char url[1024];
 } summary;
 int summary_write(int dir, const summary *s);
@@ -229,11 +287,28 @@ int depot_make_room(depot *d, const char *name, const char *revision, const list
 extern uint64_t depot_unit_bytes;
 int limits_read(depot *d, pst_datasets_limits *out, pst_error *err);
 
+/* ---- mending (mend.c) --------------------------------------------------------------------------
+ */
+
+/* What has to be known of a revision to bring a file of it again. */
+typedef struct mending {
+    const listing *objects;
+    const char *url;
+    int data;   /* the folder with its files */
+    int blocks; /* their checksums; -1 = there are none */
+} mending;
+/* Brings an object again, unless that part of it is whole by now: 1 = it was fetched. */
+int mend_object(const mending *m, const object *o, stretch part, pst_error *err);
+/* All of it is what was noted. */
+bool object_is_whole(const mending *m, const object *o);
+/* There, and of its length. */
+bool object_is_there(const mending *m, const object *o);
+
 /* ---- pulling ------------------------------------------------------------------------------------
  */
 
 /* One pull. Its threads share what is marked. */
-typedef struct puller {
+struct puller {
     depot d;
     const char *name;
     char url[1024], revision[REVISION_HEX + 1];
@@ -241,7 +316,7 @@ typedef struct puller {
     bucket *from;
     listing objects; /* each changed by the one thread that fetches it */
     int set, lock;   /* the dataset's folder; its .pulling */
-    int rev, data, parts, done;
+    int rev, data, parts, done, blocks;
     uint64_t start_ns;
 
     atomic_size_t next; /* shared: object that is looked at next; counter */
@@ -251,13 +326,13 @@ typedef struct puller {
     pthread_cond_t ended;
     int running, rc;
     pst_error *err;
-} puller;
+};
 
 /* fetch.c: all objects that are not known, by threads. */
 int fetch_all(puller *p, pst_error *err);
-/* CRC32C of a file's bytes, and its MD5 if that is asked for (32 hex digits; empty where the build
- * has none). */
-int digest_file(int fd, uint64_t size, uint32_t *crc, char md5[33]);
+/* CRC32C of a file's bytes; those of its blocks and its MD5 (32 hex digits; empty where the build
+ * has none) if they are asked for. */
+int digest_file(int fd, uint64_t size, uint32_t *crc, uint32_t *sums, char md5[33]);
 /* look.c: forgets objects whose files are gone, of another length or, with opts.check, of other
  * bytes; links what other revisions have. */
 int look_over(puller *p, pst_error *err);

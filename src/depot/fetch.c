@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Fetching the objects of a revision: each thread takes the next one, goes on with its part or
  * begins it, compares what lies on the disk with what the bucket promised, and gives it its name.
- * The bytes of an object are written on the thread that brings them. */
+ * The bytes of an object are written on the thread that fetches it. */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -65,7 +65,20 @@ static void md5_end(md5_state *c, char hex[33])
 }
 #endif
 
-int digest_file(int fd, uint64_t size, uint32_t *crc, char md5[33])
+static int read_piece(int fd, uint8_t *piece, size_t want, uint64_t at)
+{
+    for (size_t got = 0; got < want;) {
+        const ssize_t n = pread(fd, piece + got, want - got, (off_t)(at + got));
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return n < 0 ? -errno : PST_ECORRUPT;
+        got += (size_t)n;
+    }
+    return 0;
+}
+
+int digest_file(int fd, uint64_t size, uint32_t *crc, uint32_t *sums, char md5[33])
 {
     uint8_t *piece = psti_malloc(PSTI_MEM_DEPOT, PIECE);
     md5_state *state = md5 ? md5_begin() : NULL;
@@ -73,17 +86,16 @@ int digest_file(int fd, uint64_t size, uint32_t *crc, char md5[33])
     *crc = 0;
     for (uint64_t at = 0; rc == 0 && at < size;) {
         const size_t want = size - at < PIECE ? (size_t)(size - at) : PIECE;
-        const ssize_t n = pread(fd, piece, want, (off_t)at);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0) {
-            rc = n < 0 ? -errno : PST_ECORRUPT;
+        rc = read_piece(fd, piece, want, at);
+        if (rc < 0)
             break;
-        }
-        *crc = pst_crc32c(*crc, piece, (size_t)n);
+        *crc = pst_crc32c(*crc, piece, want);
+        for (size_t block = 0; sums && block < want; block += PSTI_DEPOT_BLOCK)
+            *sums++ = pst_crc32c(0, piece + block,
+                                 want - block < PSTI_DEPOT_BLOCK ? want - block : PSTI_DEPOT_BLOCK);
         if (state)
-            md5_add(state, piece, (size_t)n);
-        at += (uint64_t)n;
+            md5_add(state, piece, want);
+        at += want;
     }
     if (md5)
         md5[0] = 0;
@@ -119,22 +131,14 @@ typedef struct filling {
 static int fill(void *user, uint64_t at, const uint8_t *bytes, size_t count)
 {
     filling *f = user;
-    const size_t all = count;
-    while (count > 0 && !atomic_load_explicit(&f->p->stop, memory_order_relaxed)) {
-        const ssize_t n = pwrite(f->fd, bytes, count, (off_t)at);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0) {
-            f->failed = n < 0 ? -errno : -EIO;
-            return 1;
-        }
-        bytes += n;
-        at += (uint64_t)n;
-        count -= (size_t)n;
-    }
-    atomic_fetch_add_explicit(&f->p->bytes_fetched, all - count, memory_order_relaxed);
-    atomic_fetch_add_explicit(&f->p->bytes_done, all - count, memory_order_relaxed);
-    return count > 0;
+    if (atomic_load_explicit(&f->p->stop, memory_order_relaxed))
+        return 1;
+    f->failed = write_at(f->fd, bytes, count, at);
+    if (f->failed)
+        return 1;
+    atomic_fetch_add_explicit(&f->p->bytes_fetched, count, memory_order_relaxed);
+    atomic_fetch_add_explicit(&f->p->bytes_done, count, memory_order_relaxed);
+    return 0;
 }
 
 /* The rest of the object behind what is there. What it had counts as done. */
@@ -152,8 +156,9 @@ static int fill_part(puller *p, const object *o, int fd, pst_error *err)
     }
     atomic_fetch_add(&p->bytes_done, have);
     filling f = {.p = p, .fd = fd};
+    const stretch rest = {have, o->size};
     const int rc =
-        have < o->size ? p->from->ops->get(p->from, &p->objects, o, have, fill, &f, err) : 0;
+        have < o->size ? p->from->ops->get(p->from, &p->objects, o, rest, fill, &f, err) : 0;
     if (f.failed)
         return psti_fail(err, f.failed, "pull", key, "cannot be written: %s", strerror(-f.failed));
     if (rc == 0 && fstat(fd, &st) == 0 && (uint64_t)st.st_size != o->size)
@@ -162,11 +167,16 @@ static int fill_part(puller *p, const object *o, int fd, pst_error *err)
     return rc;
 }
 
+/* All of it is read again, so a part that another process began needs no checksums of its own. */
 static int check_part(const puller *p, object *o, int fd, pst_error *err)
 {
     char wanted[33], found[33] = "";
     const bool md5 = !p->opts.opaque_etags && etag_is_md5(object_etag(&p->objects, o), wanted);
-    const int rc = digest_file(fd, o->size, &o->crc, md5 ? found : NULL);
+    uint32_t *sums = blocks_room(o);
+    int rc = sums ? digest_file(fd, o->size, &o->crc, sums, md5 ? found : NULL) : -ENOMEM;
+    if (rc == 0 && blocks_put(p->blocks, o, sums) < 0)
+        rc = -EIO;
+    psti_free(sums);
     if (rc < 0)
         return psti_fail(err, rc, "pull", object_key(&p->objects, o), "cannot be read back");
     if (md5 && found[0] && strcmp(found, wanted) != 0)

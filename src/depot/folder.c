@@ -129,32 +129,32 @@ static int changed(const char *key, pst_error *err)
     return psti_fail(err, PST_ECHANGED, "pull", key, "the file is another one than was listed");
 }
 
-static int copy_from(int fd, const char *key, uint64_t from, uint64_t size, bucket_sink sink,
-                     void *user, pst_error *err)
+static int copy_part(int fd, const char *key, stretch part, bucket_sink sink, void *user,
+                     pst_error *err)
 {
     uint8_t *piece = psti_malloc(PSTI_MEM_DEPOT, PIECE);
     if (!piece)
         return psti_fail(err, -ENOMEM, "pull", key, "out of memory");
     int rc = 0;
-    while (rc == 0 && from < size) {
-        const size_t want = size - from < PIECE ? (size_t)(size - from) : PIECE;
-        const ssize_t n = pread(fd, piece, want, (off_t)from);
+    while (rc == 0 && part.from < part.to) {
+        const uint64_t left = part.to - part.from;
+        const ssize_t n = pread(fd, piece, left < PIECE ? (size_t)left : PIECE, (off_t)part.from);
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0)
             rc = psti_fail(err, -errno, "pull", key, "cannot be read: %s", strerror(errno));
         else if (n == 0)
             rc = changed(key, err);
-        else if (sink(user, from, piece, (size_t)n) != 0)
+        else if (sink(user, part.from, piece, (size_t)n) != 0)
             rc = -ECANCELED;
         else
-            from += (uint64_t)n;
+            part.from += (uint64_t)n;
     }
     psti_free(piece);
     return rc;
 }
 
-static int folder_get(bucket *b, const listing *l, const object *o, uint64_t from, bucket_sink sink,
+static int folder_get(bucket *b, const listing *l, const object *o, stretch part, bucket_sink sink,
                       void *user, pst_error *err)
 {
     const folder *f = b->state;
@@ -176,7 +176,7 @@ static int folder_get(bucket *b, const listing *l, const object *o, uint64_t fro
         if ((uint64_t)st.st_size != o->size || strcmp(etag, object_etag(l, o)) != 0)
             rc = changed(key, err);
         else if (!after)
-            rc = copy_from(fd, key, from, o->size, sink, user, err);
+            rc = copy_part(fd, key, part, sink, user, err);
         if (rc == 0 && fstat(fd, &st) != 0)
             rc = changed(key, err);
     }

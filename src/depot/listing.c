@@ -84,6 +84,8 @@ int listing_add(listing *l, const char *key, size_t key_len, uint64_t size, cons
     o->etag = keep(l, etag, etag_len);
     if (__builtin_add_overflow(l->bytes, size, &l->bytes))
         return key_refused(key, key_len, "has a size that is none", err);
+    o->blocks = l->blocks;
+    l->blocks += blocks_of(size);
     l->count++;
     return 0;
 }

@@ -29,7 +29,11 @@ static bool is_fine(const puller *p, const object *o)
                 (uint64_t)st.st_size == o->size;
     if (fine && p->opts.check) {
         const int fd = openat(dir, leaf, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-        fine = fd >= 0 && digest_file(fd, o->size, &crc, NULL) == 0 && crc == o->crc;
+        uint32_t *sums = blocks_room(o);
+        fine = fd >= 0 && sums && digest_file(fd, o->size, &crc, sums, NULL) == 0 && crc == o->crc;
+        if (fine && p->blocks >= 0)
+            fine = blocks_note(p->blocks, o, sums) == 0;
+        psti_free(sums);
         if (fd >= 0)
             close(fd);
     }
@@ -98,7 +102,17 @@ static bool link_one(puller *p, int from, const object *o)
     return done;
 }
 
-static void link_from(puller *p, const held_revision *h, int from)
+/* The checksums of its blocks; where that fails they are made from the file. */
+static void copy_blocks(const puller *p, const object *o, int blocks, const object *other)
+{
+    uint32_t *sums = blocks_room(o);
+    if (sums && blocks >= 0 && blocks_load(blocks, other, sums) == 0)
+        blocks_put(p->blocks, o, sums);
+    psti_free(sums);
+}
+
+/* blocks: those of the other revision; -1 = it has none. */
+static void link_from(puller *p, const held_revision *h, int from, int blocks)
 {
     const listing *l = &h->objects;
     for (size_t i = 0, k = 0; i < p->objects.count && k < l->count;) {
@@ -109,6 +123,7 @@ static void link_from(puller *p, const held_revision *h, int from)
             o->crc = other->crc;
             o->took_us = other->took_us;
             o->known = true;
+            copy_blocks(p, o, blocks, other);
             atomic_fetch_add(&p->bytes_linked, o->size);
         }
         i += order <= 0;
@@ -130,8 +145,11 @@ int link_others(puller *p, pst_error *err)
         const int rev = dir_open(p->set, rev_folder(folder, h->shown.revision, h->shown.complete));
         const int from = rev < 0 ? -1 : dir_open(rev, "data");
         if (from >= 0) {
-            link_from(p, h, from);
+            const int blocks = openat(rev, "blocks", O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+            link_from(p, h, from, blocks);
             close(from);
+            if (blocks >= 0)
+                close(blocks);
         }
         if (rev >= 0)
             close(rev);

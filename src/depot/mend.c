@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What readers of a pulled revision know of its files: etag and checksum; and a file that turned
- * out to be gone or damaged, brought again. A book is one thread's; mending waits, on any thread,
- * and several may mend the same file: each puts a whole one in its place. */
+ * A file of a pulled revision that turned out to be gone or damaged, brought again. Where its
+ * blocks have checksums only those that are damaged are fetched, and the others taken from the old
+ * file; the new one is made beside it, compared as a whole, and put in its place by a rename, so
+ * that nobody ever sees half of one. Waits; any thread. Several may mend the same file: each puts a
+ * whole one in its place. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdatomic.h>
@@ -12,225 +14,247 @@
 #include <unistd.h>
 
 #include "depot/depot_priv.h"
-#include "net/net.h"
 
-struct psti_depot_book {
-    listing objects;
-    char url[1024];
-};
-
-/* Only this process's user can have written what is there: a manifest of somebody else could name
- * anything as the place to fetch from, and have it fetched with our rights. */
-static bool is_ours(int dir, const char *name)
-{
-    struct stat st;
-    return fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && st.st_uid == geteuid() &&
-           (st.st_mode & (S_IWGRP | S_IWOTH)) == 0;
-}
-
-int psti_depot_book_open(const char *path, psti_depot_book **out, pst_error *err)
-{
-    psti_depot_book *book = psti_calloc(PSTI_MEM_DEPOT, 1, sizeof *book);
-    if (!book)
-        return psti_fail(err, -ENOMEM, "dataset", path, "out of memory");
-    const int data = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    int rc = data < 0 ? psti_fail(err, -errno, "dataset", path, "%s", strerror(errno)) : 0;
-    if (rc == 0 && (!is_ours(data, "../manifest") || !is_ours(data, "..") || !is_ours(data, ".")))
-        rc = psti_fail(err, -EPERM, "dataset", path, "belongs to somebody else");
-    if (rc == 0)
-        rc = listing_read(&book->objects, data, "../manifest", book->url, sizeof book->url, err);
-    if (data >= 0)
-        close(data);
-    if (rc < 0) {
-        psti_free(book);
-        return rc;
-    }
-    *out = book;
-    return 0;
-}
-
-void psti_depot_book_close(psti_depot_book *book)
-{
-    if (!book)
-        return;
-    listing_fini(&book->objects);
-    psti_free(book);
-}
-
-bool psti_depot_book_far(const psti_depot_book *book)
-{
-    return psti_is_bucket_url(book->url);
-}
-
-static object *look_up(psti_depot_book *book, const char *key)
-{
-    const listing *l = &book->objects;
-    size_t low = 0, high = l->count;
-    while (low < high) {
-        const size_t mid = low + (high - low) / 2;
-        const int order = strcmp(object_key(l, &l->objects[mid]), key);
-        if (order == 0)
-            return &l->objects[mid];
-        if (order < 0)
-            low = mid + 1;
-        else
-            high = mid;
-    }
-    return NULL;
-}
-
-int psti_depot_book_etag(void *user, const char *path, uint64_t size, const char **etag)
-{
-    psti_depot_book *book = user;
-    const object *o = look_up(book, path);
-    if (!o || o->size != size)
-        return -ENOENT;
-    *etag = object_etag(&book->objects, o);
-    return 0;
-}
-
-int psti_depot_book_sum(void *user, const char *path, uint64_t size, uint32_t *crc)
-{
-    object *o = look_up(user, path);
-    if (!o || o->size != size || !o->known)
-        return -ENOENT;
-    o->shared = true; /* by the one who asks: it is there */
-    *crc = o->crc;
-    return 0;
-}
-
-/* ---- mending ------------------------------------------------------------------------------------
- */
+/* A file that is being mended. */
+typedef struct patient {
+    const mending *m;
+    const object *o;
+    int old;        /* what is there of it; -1 = nothing */
+    int fd;         /* what is made */
+    uint32_t *sums; /* of its blocks; NULL = not known */
+    bucket *from;
+    pst_error *err;
+    uint64_t at; /* byte that was damaged first, for messages */
+} patient;
 
 static int put(void *user, uint64_t at, const uint8_t *bytes, size_t count)
 {
-    const int fd = *(const int *)user;
-    while (count > 0) {
-        const ssize_t n = pwrite(fd, bytes, count, (off_t)at);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0)
-            return 1;
-        bytes += n;
-        at += (uint64_t)n;
-        count -= (size_t)n;
-    }
-    return 0;
+    return write_at(*(const int *)user, bytes, count, at) < 0;
 }
 
-static bool is_whole(int dir, const char *leaf, const object *o)
+static int open_old(const mending *m, const object *o)
 {
-    uint32_t crc = 0;
-    struct stat st;
-    const int fd = openat(dir, leaf, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-    const bool whole = fd >= 0 && fstat(fd, &st) == 0 && (uint64_t)st.st_size == o->size &&
-                       digest_file(fd, o->size, &crc, NULL) == 0 && crc == o->crc;
-    if (fd >= 0)
-        close(fd);
-    return whole;
-}
-
-/* The object's bytes into a file beside the others, compared with what was noted of them. */
-static int fetch_to(psti_depot_book *book, const object *o, int dir, const char *name,
-                    pst_error *err)
-{
-    bucket *from = NULL;
-    uint32_t crc = 0;
-    int fd = openat(dir, name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (fd < 0)
-        return psti_fail(err, -errno, "read", NULL, "%s", strerror(errno));
-    int rc = bucket_open(book->url, &from, err);
-    if (rc == 0)
-        rc = from->ops->get(from, &book->objects, o, 0, put, &fd, err);
-    if (rc == 0 && (digest_file(fd, o->size, &crc, NULL) < 0 || crc != o->crc))
-        rc = psti_fail(err, PST_ECORRUPT, "read", object_key(&book->objects, o),
-                       "what the bucket has does not have the checksum that was noted");
-    if (rc == 0 && (fchmod(fd, 0444) != 0 || fsync(fd) != 0))
-        rc = psti_fail(err, -errno, "read", NULL, "%s", strerror(errno));
-    close(fd);
-    bucket_close(from);
-    return rc;
-}
-
-/* A name that no other process has, nor one of before: pids come again in containers. */
-static void new_name(char out[64])
-{
-    static atomic_uint turn; /* counter */
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    snprintf(out, 64, "../.mend.%llx.%lx.%x.%x", (unsigned long long)now.tv_sec,
-             (unsigned long)now.tv_nsec, (unsigned)getpid(), atomic_fetch_add(&turn, 1));
-}
-
-/* Beside data first: nobody sees it before it was compared. */
-static int mend(psti_depot_book *book, const char *path, const char *key, pst_error *err)
-{
-    char name[64];
     const char *leaf;
-    int rc = 0;
-    const object *o = look_up(book, key);
-    const int data = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    const int dir = data < 0 || !o ? -1 : dir_of_key(data, key, true, &leaf);
-    if (dir < 0)
-        rc = psti_fail(err, -ENOENT, "read", key, "is no file of this revision");
-    if (rc == 0 && !is_whole(dir, leaf, o)) { /* nobody was faster */
-        new_name(name);
-        rc = fetch_to(book, o, data, name, err);
-        if (rc == 0 && renameat(data, name, dir, leaf) != 0)
-            rc = psti_fail(err, -errno, "read", key, "%s", strerror(errno));
-        if (rc < 0)
-            unlinkat(data, name, 0);
-    }
+    const int dir = dir_of_key(m->data, object_key(m->objects, o), false, &leaf);
+    const int fd = dir < 0 ? -1 : openat(dir, leaf, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    struct stat st;
     if (dir >= 0)
         close(dir);
-    if (data >= 0)
-        close(data);
-    return rc;
+    if (fd >= 0 && (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode))) {
+        close(fd);
+        return -1;
+    }
+    return fd;
 }
 
-int psti_depot_mend(const char *path, const char *key, pst_error *err)
-{
-    psti_depot_book *book;
-    int rc = psti_depot_book_open(path, &book, err);
-    if (rc < 0)
-        return rc;
-    rc = mend(book, path, key, err);
-    psti_depot_book_close(book);
-    return rc;
-}
-
-static bool is_there(int data, const char *key, uint64_t size)
+bool object_is_there(const mending *m, const object *o)
 {
     const char *leaf;
     struct stat st;
-    const int dir = dir_of_key(data, key, false, &leaf);
+    const int dir = dir_of_key(m->data, object_key(m->objects, o), false, &leaf);
     const bool there = dir >= 0 && fstatat(dir, leaf, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
-                       (uint64_t)st.st_size == size;
+                       S_ISREG(st.st_mode) && (uint64_t)st.st_size == o->size;
     if (dir >= 0)
         close(dir);
     return there;
 }
 
-/* More than a few are the business of a pull, which has connections and tells how far it is. */
-enum { MISSING_MOST = 64 };
-
-int psti_depot_book_complete(psti_depot_book *book, const char *path, pst_error *err)
+static bool fd_is_whole(int fd, const object *o, uint32_t *sums)
 {
-    int missing = 0, rc = 0;
-    const int data = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (data < 0)
-        return psti_fail(err, -errno, "dataset", path, "%s", strerror(errno));
-    for (size_t i = 0; i < book->objects.count; i++) {
-        object *o = &book->objects.objects[i];
-        o->shared = o->shared || is_there(data, object_key(&book->objects, o), o->size);
-        missing += !o->shared;
+    struct stat st;
+    uint32_t crc;
+    return fd >= 0 && fstat(fd, &st) == 0 && (uint64_t)st.st_size == o->size &&
+           digest_file(fd, o->size, &crc, sums, NULL) == 0 && crc == o->crc;
+}
+
+bool object_is_whole(const mending *m, const object *o)
+{
+    const int fd = open_old(m, o);
+    const bool whole = fd_is_whole(fd, o, NULL);
+    if (fd >= 0)
+        close(fd);
+    return whole;
+}
+
+/* ---- block by block -----------------------------------------------------------------------------
+ */
+
+static size_t block_size(const object *o, uint64_t number)
+{
+    const uint64_t left = o->size - number * PSTI_DEPOT_BLOCK;
+    return left < PSTI_DEPOT_BLOCK ? (size_t)left : PSTI_DEPOT_BLOCK;
+}
+
+/* Whether the old file has this block, which is then in bytes. A disk that cannot read it has it
+ * not. */
+static bool has_block(const patient *t, uint64_t number, uint8_t bytes[PSTI_DEPOT_BLOCK])
+{
+    const size_t size = block_size(t->o, number);
+    for (size_t got = 0; got < size;) {
+        const ssize_t n =
+            pread(t->old, bytes + got, size - got, (off_t)(number * PSTI_DEPOT_BLOCK + got));
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return false;
+        got += (size_t)n;
     }
-    close(data);
-    if (missing > MISSING_MOST)
-        return psti_fail(err, PST_EDATASET, "dataset", path,
-                         "%d of its files are gone; penstock pull brings them again", missing);
-    for (size_t i = 0; i < book->objects.count && rc == 0; i++)
-        if (!book->objects.objects[i].shared)
-            rc = mend(book, path, object_key(&book->objects, &book->objects.objects[i]), err);
-    return rc < 0 ? rc : missing;
+    return pst_crc32c(0, bytes, size) == t->sums[number];
+}
+
+/* Somebody was faster: that part of it is what it should be, and its length. */
+static bool part_is_whole(const patient *t, stretch part)
+{
+    uint8_t bytes[PSTI_DEPOT_BLOCK];
+    struct stat st;
+    if (t->old < 0 || fstat(t->old, &st) != 0 || (uint64_t)st.st_size != t->o->size)
+        return false;
+    const uint64_t end = blocks_of(part.to);
+    for (uint64_t i = part.from / PSTI_DEPOT_BLOCK; i < end; i++)
+        if (!has_block(t, i, bytes))
+            return false;
+    return true;
+}
+
+static int fetch(const patient *t, stretch part)
+{
+    int fd = t->fd;
+    return t->from->ops->get(t->from, t->m->objects, t->o, part, put, &fd, t->err);
+}
+
+/* The good blocks of the old file, and from the bucket what lies between them. */
+static int patch(patient *t)
+{
+    uint8_t bytes[PSTI_DEPOT_BLOCK];
+    const uint64_t count = blocks_of(t->o->size);
+    uint64_t good = 0; /* blocks before this one are there */
+    int rc = 0;
+    t->at = UINT64_MAX;
+    for (uint64_t i = 0; i <= count && rc == 0; i++) {
+        if (i < count && !has_block(t, i, bytes))
+            continue;
+        const uint64_t end = i < count ? i * PSTI_DEPOT_BLOCK : t->o->size;
+        if (good < i && t->at == UINT64_MAX)
+            t->at = good * PSTI_DEPOT_BLOCK;
+        if (good < i)
+            rc = fetch(t, (stretch){good * PSTI_DEPOT_BLOCK, end});
+        if (rc == 0 && i < count &&
+            write_at(t->fd, bytes, block_size(t->o, i), i * PSTI_DEPOT_BLOCK) < 0)
+            rc = psti_fail(t->err, -EIO, "read", NULL, "cannot be written");
+        good = i + 1;
+    }
+    return rc;
+}
+
+/* ---- the new file -------------------------------------------------------------------------------
+ */
+
+/* A name that no other process has, nor one of before: pids come again in containers. */
+static void new_name(char out[64])
+{
+    static atomic_uint number; /* counter */
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    snprintf(out, 64, "../.mend.%llx.%lx.%x.%x", (unsigned long long)now.tv_sec,
+             (unsigned long)now.tv_nsec, (unsigned)getpid(), atomic_fetch_add(&number, 1));
+}
+
+static int make_new(patient *t)
+{
+    const bool parts = t->sums && t->old >= 0;
+    uint32_t *sums = t->sums ? NULL : blocks_room(t->o);
+    uint32_t crc = 0;
+    int rc = t->o->size == 0 ? 0 : bucket_open(t->m->url, &t->from, t->err);
+    if (rc == 0 && t->o->size > 0)
+        rc = parts ? patch(t) : fetch(t, (stretch){0, t->o->size});
+    if (rc == 0 && (digest_file(t->fd, t->o->size, &crc, sums, NULL) < 0 || crc != t->o->crc))
+        rc = psti_fail(t->err, PST_ECORRUPT, "read", object_key(t->m->objects, t->o),
+                       "what the bucket has does not have the checksum that was noted");
+    if (rc == 0 && (fchmod(t->fd, 0444) != 0 || fsync(t->fd) != 0))
+        rc = psti_fail(t->err, -errno, "read", NULL, "%s", strerror(errno));
+    if (rc == 0 && sums && t->m->blocks >= 0 && (rc = blocks_put(t->m->blocks, t->o, sums)) < 0)
+        rc = psti_fail(t->err, rc, "read", NULL, "its checksums cannot be written");
+    psti_free(sums);
+    bucket_close(t->from);
+    t->from = NULL;
+    return rc;
+}
+
+static int replace(patient *t)
+{
+    char name[64];
+    const char *key = object_key(t->m->objects, t->o), *leaf;
+    new_name(name);
+    t->fd = openat(t->m->data, name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (t->fd < 0)
+        return psti_fail(t->err, -errno, "read", key, "%s", strerror(errno));
+    int rc = make_new(t);
+    const int dir = rc < 0 ? -1 : dir_of_key(t->m->data, key, true, &leaf);
+    if (rc == 0 && (dir < 0 || renameat(t->m->data, name, dir, leaf) != 0))
+        rc = psti_fail(t->err, dir < 0 ? dir : -errno, "read", key, "cannot be put in place");
+    if (rc < 0)
+        unlinkat(t->m->data, name, 0);
+    if (dir >= 0)
+        close(dir);
+    close(t->fd);
+    return rc;
+}
+
+/* Names the file and where it is damaged, and says what can be done. */
+static int say(const patient *t, int rc)
+{
+    char why[200] = "";
+    if (!t->err)
+        return rc;
+    snprintf(why, sizeof why, "%.199s", t->err->message);
+    if (t->at == UINT64_MAX || t->old < 0)
+        return psti_fail(t->err, rc, "read", object_key(t->m->objects, t->o),
+                         "the file is gone or damaged here and cannot be fetched again from %.120s "
+                         "(%s); once that can be reached, read again or run penstock pull --check",
+                         t->m->url, why);
+    return psti_fail_at(t->err, rc, "read", object_key(t->m->objects, t->o), (int64_t)t->at,
+                        "the file is damaged here at byte %llu and that part cannot be fetched "
+                        "again from %.120s (%s); once that can be reached, read again or run "
+                        "penstock pull --check",
+                        (unsigned long long)t->at, t->m->url, why);
+}
+
+/* The checksums of its blocks may be what is damaged: then the file tells what they are. Fills
+ * sums; 1 = that was all. */
+static int recover_sums(patient *t)
+{
+    if (t->m->blocks < 0)
+        return fd_is_whole(t->old, t->o, NULL);
+    uint32_t *sums = blocks_room(t->o);
+    if (!sums)
+        return -ENOMEM;
+    if (blocks_load(t->m->blocks, t->o, sums) == 0) {
+        t->sums = sums;
+        return 0;
+    }
+    const bool whole = fd_is_whole(t->old, t->o, sums);
+    const int rc = whole ? blocks_put(t->m->blocks, t->o, sums) : 0;
+    psti_free(sums);
+    return rc < 0 ? rc : whole;
+}
+
+int mend_object(const mending *m, const object *o, stretch part, pst_error *err)
+{
+    pst_error why;
+    psti_error_clear(&why);
+    patient t = {.m = m, .o = o, .fd = -1, .err = err ? err : &why, .at = UINT64_MAX};
+    t.old = open_old(m, o);
+    bool fetched = false;
+    int rc = recover_sums(&t);
+    if (rc < 0)
+        psti_fail(t.err, rc, "read", object_key(m->objects, o), "its checksums cannot be mended");
+    if (rc == 0 && !(t.sums && part_is_whole(&t, part))) {
+        rc = replace(&t);
+        rc = rc < 0 ? say(&t, rc) : 1;
+        fetched = rc > 0;
+    }
+    if (t.old >= 0)
+        close(t.old);
+    psti_free(t.sums);
+    return rc < 0 ? rc : fetched;
 }

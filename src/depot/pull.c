@@ -55,7 +55,7 @@ static int system_failed(const puller *p, int rc, const char *what, pst_error *e
 
 static void close_revision(puller *p)
 {
-    int *const fds[] = {&p->rev, &p->data, &p->parts, &p->done};
+    int *const fds[] = {&p->rev, &p->data, &p->parts, &p->done, &p->blocks};
     for (size_t i = 0; i < sizeof fds / sizeof *fds; i++) {
         if (*fds[i] >= 0)
             close(*fds[i]);
@@ -242,6 +242,9 @@ static int open_hidden(puller *p, pst_error *err)
         if (lock >= 0)
             close(lock);
     }
+    if (rc == 0)
+        rc = p->blocks = blocks_open(p->rev, &p->objects);
+    rc = rc < 0 ? rc : 0;
     return rc < 0 ? system_failed(p, rc, "its folder cannot be made", err) : 0;
 }
 
@@ -272,6 +275,23 @@ static int pin_it(const puller *p)
     return p->opts.pin ? file_write(p->rev, ".pin", "", 0) : 0;
 }
 
+/* A revision that was looked over has checksums of its blocks, also when it was pulled before there
+ * were any. */
+static int note_blocks(puller *p)
+{
+    summary sum;
+    if (!p->opts.check)
+        return 0;
+    int rc = summary_read(p->rev, &sum);
+    if (rc == 0 && fsync(p->blocks) != 0)
+        rc = -errno;
+    if (rc == 0 && sum.block_bytes != PSTI_DEPOT_BLOCK) {
+        sum.block_bytes = PSTI_DEPOT_BLOCK;
+        rc = summary_write(p->rev, &sum);
+    }
+    return rc;
+}
+
 /* 1 = the revision is there and whole; 0 = something has to be fetched, and it is hidden. */
 static int look_at_complete(puller *p, pst_error *err)
 {
@@ -290,6 +310,8 @@ static int look_at_complete(puller *p, pst_error *err)
     }
     if (listed)
         listing_fini(&known);
+    if (p->opts.check && (p->blocks = blocks_open(p->rev, &p->objects)) < 0)
+        return system_failed(p, p->blocks, "its checksums cannot be written", err);
     look_over(p, err);
     bool whole = same && faccessat(p->rev, ".complete", F_OK, 0) == 0;
     for (size_t i = 0; i < p->objects.count && whole; i++)
@@ -297,6 +319,8 @@ static int look_at_complete(puller *p, pst_error *err)
     if (!whole)
         return hide(p, err);
     int rc = pin_it(p);
+    if (rc == 0)
+        rc = note_blocks(p);
     if (rc == 0)
         rc = latest_set(p->set, p->revision);
     return rc < 0 ? system_failed(p, rc, "cannot be marked", err) : 1;
@@ -338,7 +362,8 @@ static void drop_others(puller *p)
 static int show(puller *p, pst_error *err)
 {
     char hidden[REVISION_HEX + 2];
-    summary sum = {.objects = p->objects.count, .bytes = p->objects.bytes};
+    summary sum = {
+        .objects = p->objects.count, .bytes = p->objects.bytes, .block_bytes = PSTI_DEPOT_BLOCK};
     snprintf(sum.url, sizeof sum.url, "%s", p->url);
     for (size_t i = 0; i < p->objects.count; i++)
         sum.refetch_s += (double)p->objects.objects[i].took_us * 1e-6;
@@ -398,6 +423,8 @@ static int pull_revision(puller *p, pst_error *err)
         rc = link_others(p, err);
     if (rc == 0)
         rc = look_over(p, err);
+    if (rc == 0 && (rc = blocks_complete(p)) < 0)
+        rc = system_failed(p, rc, "its checksums cannot be made", err);
     if (rc == 0 && (rc = reserve(p, err)) < 0)
         drop_unbegun(p);
     if (rc == 0)
@@ -445,7 +472,8 @@ int pst_pull(const char *name, const char *url, const pst_pull_options *opts, ps
     puller *p = psti_calloc(PSTI_MEM_DEPOT, 1, sizeof *p);
     if (!p)
         return psti_fail(err, -ENOMEM, "pull", name, "out of memory");
-    p->d.dir = p->d.lock = p->set = p->lock = p->rev = p->data = p->parts = p->done = -1;
+    p->d.dir = p->d.lock = p->set = p->lock = p->rev = p->data = p->parts = p->done = p->blocks =
+        -1;
     p->name = name;
     p->start_ns = psti_now_ns();
     pst_pull_options_init(&p->opts);

@@ -19,8 +19,7 @@ static int look_at(const psti_dataset *data, int64_t id, int field, uint8_t *buf
     if (rc < 0)
         return rc;
     const uint64_t size = at.length;
-    at.length = size < HEAD_BYTES ? size : HEAD_BYTES;
-    rc = psti_read_now(&at, buf);
+    rc = psti_dataset_read_now(data, id, field, size < HEAD_BYTES ? size : HEAD_BYTES, buf);
     return rc < 0 ? rc : psti_npy_parse(buf, size, out, NULL);
 }
 

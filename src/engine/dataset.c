@@ -226,7 +226,7 @@ static int read_member(psti_dataset *data, int64_t id, int field, void **out, si
     uint8_t *buf = psti_malloc(PSTI_MEM_ENGINE, at.length ? at.length : 1);
     if (!buf)
         return -ENOMEM;
-    rc = psti_read_now(&at, buf);
+    rc = psti_dataset_read_now(data, id, field, at.length, buf);
     if (rc < 0) {
         psti_free(buf);
         return rc;

@@ -12,10 +12,11 @@
 /* pst_job_open with hooks for the feed; they are copied. */
 int psti_job_open_hooked(pst_engine *engine, pst_dataset *data, const pst_job_options *opts,
                          const psti_feed_hooks *hooks, pst_job **out, pst_error *err);
+/* As psti_dataset_open_at: if a pull made the folder, it is held and checked as pst_dataset_open
+ * does it. */
+int psti_pulled_open_at(const psti_place *at, const pst_dataset_options *given, psti_dataset **out,
+                        pst_error *err);
 /* A public handle; data is taken over, also on failure. */
-/* Of a dataset that was opened from a folder of that name: if a pull made it, it is held and
- * checked as pst_dataset_open does it. How many missing files were brought again, or negative. */
-int psti_pulled_guard(psti_dataset *data, const char *path, pst_error *err);
 int psti_dataset_wrap(psti_dataset *data, pst_dataset **out, pst_error *err);
 psti_dataset *psti_dataset_unwrap(const pst_dataset *data);
 psti_budget *psti_engine_budget(pst_engine *engine);

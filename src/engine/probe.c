@@ -86,7 +86,8 @@ static int read_member(probe *p, int64_t id, int i, probe_cost *c)
     if (rc == 0)
         rc = psti_buf_need(PSTI_MEM_ENGINE, &p->bytes[i], (size_t)at.length);
     if (rc == 0)
-        rc = psti_read_now(&at, p->bytes[i].data);
+        rc = psti_dataset_read_now(p->data, id, p->choice->field[i].source, at.length,
+                                   p->bytes[i].data);
     if (rc < 0)
         return rc;
     p->inputs[i] = (psti_input){p->bytes[i].data, (size_t)at.length, -1};

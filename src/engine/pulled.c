@@ -1,99 +1,165 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Datasets that were pulled onto a local disk: held while anybody reads them, with the identities
- * that they have in their bucket, each file compared with its checksum. On the thread that opens
- * them. */
+ * that they have in their bucket, what is read compared with its checksums. On the thread that
+ * opens them. */
 #include <errno.h>
 #include <string.h>
 
+#include "core/log.h"
 #include "core/memory.h"
 #include "core/status.h"
 #include "depot/depot.h"
 #include "engine/engine_priv.h"
 
-static int mend(void *user, const char *path, pst_error *err)
+/* What a dataset has of its revision; goes with it. */
+typedef struct pulled {
+    psti_depot_hold hold;
+    psti_depot_keeper *keeper; /* NULL: nothing is known of it */
+} pulled;
+
+static int sum(void *user, const char *path, uint64_t size, uint32_t *crc)
 {
-    const psti_depot_hold *hold = user;
-    return psti_depot_mend(hold->path, path, err);
+    return psti_depot_keeper_sum(((pulled *)user)->keeper, path, size, crc);
+}
+
+static int first(void *user, const char *path, uint64_t size, uint64_t *out)
+{
+    return psti_depot_keeper_first(((pulled *)user)->keeper, path, size, out);
+}
+
+static int blocks(void *user, uint64_t from, size_t count, uint32_t *out)
+{
+    return psti_depot_keeper_blocks(((pulled *)user)->keeper, from, count, out);
+}
+
+static int mend(void *user, const char *path, uint64_t offset, uint64_t length, pst_error *err)
+{
+    return psti_depot_keeper_mend(((pulled *)user)->keeper, path, offset, length, err);
 }
 
 static void let_go(void *user)
 {
-    psti_depot_let_go(user);
-    psti_free(user);
+    pulled *p = user;
+    if (!p)
+        return;
+    psti_depot_keeper_close(p->keeper);
+    psti_depot_let_go(&p->hold);
+    psti_free(p);
 }
 
-static const psti_guard checked = {.sum = psti_depot_book_sum, .mend = mend, .free = let_go};
-static const psti_guard only_held = {.mend = mend, .free = let_go};
+_Static_assert((int)PSTI_DEPOT_BLOCK <= (int)PSTI_GUARD_BLOCK, "a block fits where it is compared");
+static const psti_guard checked = {.block_bytes = PSTI_DEPOT_BLOCK,
+                                   .sum = sum,
+                                   .first = first,
+                                   .blocks = blocks,
+                                   .mend = mend,
+                                   .free = let_go};
+static const psti_guard only_held = {.free = let_go};
 
-/* The files' checksums and etags. Datasets of shards keep the identities that the file system gives
- * them: their members are not compared, and what is damaged must not go around as the bucket's. */
-static int know_files(psti_dataset *data, psti_depot_hold *kept, psti_depot_book *book,
-                      pst_error *err)
+/* Takes the hold over, also when it fails. */
+static int pulled_new(psti_depot_hold *hold, pulled **out, pst_error *err)
 {
-    int rc = psti_dataset_guard(data, &checked, kept, book);
-    if (rc == 0 && psti_depot_book_far(book) && psti_dataset_is_guarded(data))
-        rc = psti_dataset_take_etags(data, psti_depot_book_etag, book);
-    if (rc == -ENOMEM)
-        return psti_fail(err, rc, "dataset", kept->path, "out of memory");
-    /* Files of another origin beside them: then all are what the file system says. */
-    return psti_depot_book_complete(book, kept->path, err);
-}
-
-/* Takes the hold over, also when it fails. How many files had to be brought again, or negative. */
-static int guard(psti_dataset *data, psti_depot_hold *hold, pst_error *err)
-{
-    psti_depot_book *book = NULL;
-    psti_depot_hold *kept = psti_malloc(PSTI_MEM_ENGINE, sizeof *kept);
-    if (!kept) {
+    pulled *p = psti_calloc(PSTI_MEM_ENGINE, 1, sizeof *p);
+    if (!p) {
         psti_depot_let_go(hold);
         return psti_fail(err, -ENOMEM, "dataset", hold->path, "out of memory");
     }
-    *kept = *hold;
+    p->hold = *hold;
     pst_error why;
     psti_error_clear(&why);
-    int rc = kept->path[0] ? psti_depot_book_open(kept->path, &book, &why) : -EPERM;
-    if (rc == -EPERM) /* a part of one, or somebody else's: read as any other folder */
-        return psti_dataset_guard(data, &only_held, kept, NULL);
-    if (rc < 0) {
-        let_go(kept);
+    const int rc =
+        p->hold.path[0] ? psti_depot_keeper_open(p->hold.path, &p->keeper, &why) : -EPERM;
+    if (rc < 0 && rc != -EPERM) { /* a part of one, or somebody else's: read as any other folder */
+        let_go(p);
         if (err)
             *err = why;
         return rc;
     }
-    rc = know_files(data, kept, book, err);
-    psti_depot_book_close(book);
+    *out = p;
+    return 0;
+}
+
+/* Its files' checksums and etags. p is the dataset's. How many files had to be brought again. */
+static int know_files(psti_dataset *data, pulled *p, pst_error *err)
+{
+    int rc = psti_dataset_guard(data, &checked, p);
+    if (rc == 0 && psti_depot_keeper_far(p->keeper) && psti_dataset_is_guarded(data))
+        rc = psti_dataset_take_etags(data, psti_depot_keeper_etag, p->keeper);
+    if (rc == -ENOMEM)
+        return psti_fail(err, rc, "dataset", p->hold.path, "out of memory");
+    /* Files of another origin beside them: then all are what the file system says. */
+    if (!psti_depot_keeper_has_blocks(p->keeper))
+        psti_log(PSTI_LOG_WARN,
+                 "%s was pulled without checksums of blocks: parts of its files (members of tar "
+                 "shards, crops of arrays) are not compared when they are read; penstock pull "
+                 "--check adds them",
+                 p->hold.path);
+    rc = psti_depot_keeper_complete(p->keeper, psti_is_listing_file, err);
+    psti_depot_keeper_rest(p->keeper);
     return rc;
 }
 
-int psti_pulled_guard(psti_dataset *data, const char *path, pst_error *err)
+/* Opens what p holds; p is the dataset's, or gone. 1: files had to be brought again. */
+static int open_held(const char *path, const psti_place *at, const pst_dataset_options *o,
+                     pulled *p, psti_dataset **out, pst_error *err)
 {
-    psti_depot_hold hold;
-    const int rc = psti_depot_hold_path(path, false, &hold, err);
-    if (rc < 0 || hold.lock < 0)
-        return rc;
-    return guard(data, &hold, err);
+    pst_error why;
+    const psti_guard *guard = p->keeper ? &checked : NULL;
+    int rc = psti_dataset_open_guarded(path, at, o, guard, p, out, err);
+    if (rc < 0) { /* because of what is damaged? */
+        psti_error_clear(&why);
+        const int mended =
+            p->keeper ? psti_depot_keeper_complete(p->keeper, psti_is_listing_file, &why) : 0;
+        let_go(p);
+        *out = NULL;
+        return mended > 0 ? 1 : rc;
+    }
+    rc = p->keeper ? know_files(*out, p, err) : psti_dataset_guard(*out, &only_held, p);
+    if (rc == 0)
+        return 0;
+    if (rc < 0) {
+        psti_dataset_unref(*out);
+        *out = NULL;
+    }
+    return rc < 0 ? rc : 1;
+}
+
+/* hold: finds the revision; counts once. */
+static int open_path(const char *name, const psti_place *at, const pst_dataset_options *given,
+                     bool counts, psti_dataset **out, pst_error *err)
+{
+    pst_dataset_options o = *given;
+    for (int round = 0;; round++) {
+        psti_depot_hold hold;
+        pulled *p = NULL;
+        int rc = psti_depot_hold_path(name, counts && round == 0, &hold, err);
+        if (rc < 0)
+            return rc;
+        const char *path = hold.path[0] ? hold.path : name;
+        if (hold.lock < 0)
+            return psti_dataset_open_guarded(path, at, &o, NULL, NULL, out, err);
+        rc = pulled_new(&hold, &p, err);
+        if (rc == 0)
+            rc = open_held(path, at, &o, p, out, err);
+        if (rc <= 0 || (round > 0 && *out))
+            return rc < 0 ? rc : 0;
+        if (round > 1)
+            return psti_fail(err, PST_EDATASET, "dataset", name,
+                             "files of it are damaged again and again");
+        psti_error_clear(err);
+        psti_dataset_unref(*out);
+        o.refresh = 1; /* what was missing is there now: list it, too */
+    }
 }
 
 int pulled_open(const char *path, const pst_dataset_options *given, psti_dataset **out,
                 pst_error *err)
 {
-    pst_dataset_options o = *given;
-    for (int round = 0;; round++) {
-        psti_depot_hold hold;
-        int rc = psti_depot_hold_path(path, round == 0, &hold, err);
-        if (rc < 0)
-            return rc;
-        rc = psti_dataset_open(hold.path[0] ? hold.path : path, &o, out, err);
-        if (rc < 0 || hold.lock < 0) {
-            psti_depot_let_go(&hold);
-            return rc;
-        }
-        rc = guard(*out, &hold, err);
-        if (rc == 0 || (rc > 0 && round > 0))
-            return 0;
-        psti_dataset_unref(*out);
-        if (rc < 0)
-            return rc;
-        o.refresh = 1; /* what was missing is there now: list it, too */
-    }
+    return open_path(path, NULL, given, true, out, err);
+}
+
+int psti_pulled_open_at(const psti_place *at, const pst_dataset_options *given, psti_dataset **out,
+                        pst_error *err)
+{
+    return open_path(at->path, at, given, false, out, err);
 }

@@ -177,8 +177,10 @@ int parts_bring(worker *w, task *t, pst_error *err)
 
 int parts_rest(worker *w, task *t, pst_error *err)
 {
-    const int rc = bring(w, t, true);
-    if (rc < 0)
+    int rc = bring(w, t, true);
+    while (rc < 0 && read_mend(t, rc, err))
+        rc = bring(w, t, true);
+    if (rc < 0 && !err->code)
         read_describe_failure(t, rc, err);
     return rc;
 }

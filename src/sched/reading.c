@@ -346,7 +346,8 @@ bool read_is_whole(const task *t)
         return true;
     for (int i = 0; i < t->read_count; i++) {
         const psti_read *r = &t->reads[i];
-        if (read_from_tier(t, i) || r->at.offset != 0 || r->at.length != r->at.file_size)
+        if (read_from_tier(t, i) || r->at.offset != 0 || r->at.length != r->at.file_size ||
+            r->at.guard) /* the reader compared its blocks */
             continue;
         const int field = t->feed->spec.fields[t->read_field[i]].source;
         if (!psti_dataset_check(data, t->id, field, r->buf, r->at.length))
@@ -365,13 +366,26 @@ static int mend_reads(task *t, pst_error *err)
     return rc;
 }
 
+static bool worth_mending(const task *t, int status)
+{
+    return (status == PST_ECHANGED || status == -ENOENT || status == -EIO) && !t->feed->fetches &&
+           psti_dataset_is_guarded(t->feed->spec.data);
+}
+
+bool read_mend(task *t, int status, pst_error *err)
+{
+    if (!worth_mending(t, status) || t->tries >= RENEWALS)
+        return false;
+    t->tries++;
+    return mend_reads(t, err) == 0;
+}
+
 /* Tries a read again: a changed file is listed anew, a failed read repeated as the policy says.
  * True if it was sent again. */
 bool read_again(task *t, int status, pst_error *err)
 {
     psti_feed *feed = t->feed;
-    const bool mends =
-        (status == PST_ECHANGED || status == -ENOENT) && psti_dataset_is_guarded(feed->spec.data);
+    const bool mends = worth_mending(t, status);
     const bool changed = status == PST_ECHANGED || mends;
     if (feed->fetches) {
         if (t->tries >= feed->spec.retries || !fetch_worth_retrying(status))

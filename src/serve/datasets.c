@@ -76,10 +76,7 @@ static int list(int root, const job_spec *spec, shelf_entry *e, bool again, pst_
     } else {
         name_of(root, path, sizeof path);
         const psti_place at = {.root = root, .path = path, .name = spec->name};
-        rc = psti_dataset_open_at(&at, &opts, &data, err);
-        if (rc == 0 && (rc = psti_pulled_guard(data, path, err)) < 0)
-            psti_dataset_unref(data);
-        rc = rc > 0 ? 0 : rc; /* files came back: the revision tells, and it is listed again */
+        rc = psti_pulled_open_at(&at, &opts, &data, err);
     }
     if (rc == 0)
         rc = psti_dataset_wrap(data, &e->data, err);

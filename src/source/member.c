@@ -228,6 +228,13 @@ static int shard_fd_locked(psti_dataset *data, psti_shard *shard)
     return shard->fd;
 }
 
+static void set_guard(const psti_dataset *data, uint64_t first_block, psti_extent *out)
+{
+    out->guard = data->guard;
+    out->guard_user = data->guard_user;
+    out->first_block = first_block;
+}
+
 static int far_extent_locked(const psti_dataset *data, const psti_member *m, psti_extent *out)
 {
     const psti_shard *shard = data->shard ? &data->shard[m->place] : NULL;
@@ -275,6 +282,8 @@ int psti_dataset_extent(const psti_dataset *data, int64_t id, int field, psti_ex
                              .file_size = shard->stamp.size,
                              .mtime_ns = shard->stamp.mtime_ns,
                              .inode = shard->stamp.inode};
+        if (data->guarded && shard->first_block != UINT64_MAX)
+            set_guard(data, shard->first_block, out);
     } else {
         *out = (psti_extent){.root = data->root,
                              .path = psti_text_at(data, m->place),
@@ -283,6 +292,8 @@ int psti_dataset_extent(const psti_dataset *data, int64_t id, int field, psti_ex
                              .file_size = m->length,
                              .mtime_ns = m->mtime_ns,
                              .inode = m->inode};
+        if (data->first_block && data->first_block[m - data->member] != UINT64_MAX)
+            set_guard(data, data->first_block[m - data->member], out);
     }
     unlock_data(data);
     return rc;
@@ -326,6 +337,31 @@ int psti_dataset_restamp(psti_dataset *data, int64_t id, int slot)
     if (rc)
         return rc;
     return S_ISREG(now.mode) ? take_stamp(data, m, &now) : PST_ECHANGED;
+}
+
+int psti_dataset_restamp_shard(psti_dataset *data, const psti_member *m)
+{
+    psti_shard *shard = &data->shard[m->place];
+    psti_stamp now;
+    const int fd =
+        psti_open_beneath(data->root, psti_text_at(data, shard->path), PSTI_OPEN_FLAGS, false);
+    if (fd < 0)
+        return fd;
+    int rc = psti_stamp_fd(fd, &now);
+    if (rc == 0 && (!S_ISREG(now.mode) || now.size != shard->stamp.size))
+        rc = PST_ECHANGED;
+    if (rc == 0) {
+        fcntl(fd, F_SETFL, 0);
+        lock_data(data);
+        rc = !psti_stamp_same(&now, &shard->stamp);
+        if (rc > 0 && shard->fd >= 0) /* the number stays: others may be about to read from it */
+            dup3(fd, shard->fd, O_CLOEXEC);
+        shard->tried = false;
+        shard->stamp = now;
+        unlock_data(data);
+    }
+    close(fd);
+    return rc;
 }
 
 int psti_dataset_look(psti_dataset *data, int64_t id)

@@ -314,11 +314,8 @@ static int open_place(psti_opening *o, const place *p, psti_dataset **out, pst_e
     return rc;
 }
 
-int psti_dataset_open(const char *path, const pst_dataset_options *given, psti_dataset **out,
-                      pst_error *err)
+static int open_path(const char *path, psti_opening o, psti_dataset **out, pst_error *err)
 {
-    const pst_dataset_options opts = known_options(given);
-    psti_opening o = {.path = path, .opts = &opts, .now_ns = wall_clock_ns()};
     place p = {0};
     if (!path || !*path)
         return psti_fail(err, -EINVAL, "list", NULL, "no path was given");
@@ -334,10 +331,8 @@ int psti_dataset_open(const char *path, const pst_dataset_options *given, psti_d
     return rc;
 }
 
-int psti_dataset_open_at(const psti_place *at, const pst_dataset_options *given, psti_dataset **out,
-                         pst_error *err)
+static int open_at(const psti_place *at, psti_opening o, psti_dataset **out, pst_error *err)
 {
-    const pst_dataset_options opts = known_options(given);
     const bool file = at->name && *at->name;
     if (file && ((strchr(at->name, '/') && !psti_has_ext(at->name, strlen(at->name), "json")) ||
                  psti_key_fault(at->name, strlen(at->name))))
@@ -345,12 +340,34 @@ int psti_dataset_open_at(const psti_place *at, const pst_dataset_options *given,
     char *real = NULL;
     if (asprintf(&real, "%s%s%s", at->path, file ? "/" : "", file ? at->name : "") < 0)
         return psti_fail(err, -ENOMEM, "list", at->path, "out of memory");
-    psti_opening o = {.path = real, .opts = &opts, .now_ns = wall_clock_ns()};
+    o.path = real;
     place p = {.real = real, .root_path = (char *)at->path, .name = file ? at->name : NULL};
     o.root = fcntl(at->root, F_DUPFD_CLOEXEC, 0);
     const int rc = o.root < 0 ? fail_open(err, -errno, at->path) : open_place(&o, &p, out, err);
     free(real); /* lint: library memory */
     return rc;
+}
+
+int psti_dataset_open_guarded(const char *path, const psti_place *at,
+                              const pst_dataset_options *given, const psti_guard *guard, void *user,
+                              psti_dataset **out, pst_error *err)
+{
+    const pst_dataset_options opts = known_options(given);
+    const psti_opening o = {
+        .path = path, .opts = &opts, .now_ns = wall_clock_ns(), .guard = guard, .guard_user = user};
+    return at ? open_at(at, o, out, err) : open_path(path, o, out, err);
+}
+
+int psti_dataset_open(const char *path, const pst_dataset_options *given, psti_dataset **out,
+                      pst_error *err)
+{
+    return psti_dataset_open_guarded(path, NULL, given, NULL, NULL, out, err);
+}
+
+int psti_dataset_open_at(const psti_place *at, const pst_dataset_options *given, psti_dataset **out,
+                         pst_error *err)
+{
+    return psti_dataset_open_guarded(at->path, at, given, NULL, NULL, out, err);
 }
 
 int psti_dataset_place(const psti_dataset *data, psti_place *out)

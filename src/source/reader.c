@@ -72,14 +72,16 @@ void psti_extent_close(const psti_extent *at, int fd)
         close(fd);
 }
 
-/* cached_only: -EAGAIN rather than wait for a disk. */
-static int read_run(int fd, uint64_t offset, uint64_t length, bool cached_only, uint8_t *buf)
+int psti_read_frame(const psti_extent *at, int fd, psti_frame *f, bool cached_only)
 {
-    for (uint64_t got = 0; got < length;) {
-        const uint64_t left = length - got;
-        const struct iovec piece = {buf + got, left < PSTI_READ_PIECE ? left : PSTI_READ_PIECE};
+    uint8_t edges[PSTI_EDGES_BYTES];
+    struct iovec piece[3];
+    const uint64_t all = psti_frame_bytes(f);
+    f->edges = edges;
+    for (uint64_t got = 0; got < all;) {
+        const int pieces = psti_frame_rest(f, got, PSTI_READ_PIECE, piece);
         const ssize_t n =
-            preadv2(fd, &piece, 1, (off_t)(offset + got), cached_only ? RWF_NOWAIT : 0);
+            preadv2(fd, piece, pieces, (off_t)(f->at + got), cached_only ? RWF_NOWAIT : 0);
         if (n > 0)
             got += (uint64_t)n;
         else if (n == 0)
@@ -87,7 +89,7 @@ static int read_run(int fd, uint64_t offset, uint64_t length, bool cached_only, 
         else if (errno != EINTR)
             return cached_only && errno == EOPNOTSUPP ? -EAGAIN : -errno;
     }
-    return 0;
+    return psti_frame_compare(f, at);
 }
 
 int psti_read_spans(const psti_extent *at, const psti_span *span, bool try, uint8_t *buf)
@@ -100,9 +102,13 @@ int psti_read_spans(const psti_extent *at, const psti_span *span, bool try, uint
         return rc;
     for (int64_t i = 0; i < span->count && !rc; i++) {
         const uint64_t first = span->offset + (uint64_t)i * span->step;
-        rc = first > at->length || span->length > at->length - first
-                 ? -ERANGE
-                 : read_run(fd, at->offset + first, span->length, try, buf + first);
+        if (first > at->length || span->length > at->length - first) {
+            rc = -ERANGE;
+            break;
+        }
+        psti_frame f;
+        psti_frame_set(&f, at, at->offset + first, span->length, buf + first);
+        rc = psti_read_frame(at, fd, &f, try);
     }
     psti_extent_close(at, fd);
     return rc;

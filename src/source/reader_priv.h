@@ -5,6 +5,7 @@
 
 #include <fcntl.h>
 #include <stdbool.h>
+#include <sys/uio.h>
 
 #include "source/source.h"
 
@@ -25,6 +26,26 @@ int psti_extent_open_error(int rc);
 void psti_extent_close(const psti_extent *at, int fd);
 /* Not blocking: a FIFO in the file's place must not hang us. */
 enum { PSTI_OPEN_FLAGS = O_RDONLY | O_NONBLOCK | O_NOCTTY };
+
+/* What is read for a part of an extent, compare.c: the part, and where the blocks of its file have
+ * checksums also what its first and its last block have beside it. */
+typedef struct psti_frame {
+    uint64_t at; /* in the file */
+    uint8_t *buf;
+    uint64_t length, lead_bytes, trail_bytes; /* the part; before it; behind it */
+    uint8_t *edges; /* room for what is before and behind; set by the caller where there is any */
+} psti_frame;
+enum { PSTI_EDGES_BYTES = 2 * PSTI_GUARD_BLOCK };
+void psti_frame_set(psti_frame *f, const psti_extent *at, uint64_t offset, uint64_t length,
+                    uint8_t *buf);
+uint64_t psti_frame_bytes(const psti_frame *f);
+/* Where the bytes from got on belong, at most cap of them: how many pieces. */
+int psti_frame_rest(const psti_frame *f, uint64_t got, uint64_t cap, struct iovec out[3]);
+/* Reads and compares. cached_only: -EAGAIN rather than wait for a disk. PST_ECHANGED as well when
+ * the file ends before. */
+int psti_read_frame(const psti_extent *at, int fd, psti_frame *f, bool cached_only);
+/* 0, or PST_ECHANGED when a block is not what was pulled. */
+int psti_frame_compare(const psti_frame *f, const psti_extent *at);
 
 /* Buckets: reader_far.c. The part of a reader that sends requests; waits for them when it goes. */
 struct psti_far_reader;

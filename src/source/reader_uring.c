@@ -27,6 +27,8 @@ typedef struct slot {
     uint64_t got;
     struct open_how how;
     char *path; /* room for one of a list of files; the kernel reads it when the entry is sent */
+    psti_frame frame; /* its edges stay the slot's */
+    struct iovec piece[3];
     struct slot *next_free;
 } slot;
 
@@ -45,8 +47,9 @@ typedef struct ring {
     psti_read_list backlog; /* taken from the queue, not begun */
     slot *slots, *free_slots;
     char *paths; /* of the slots */
-    int busy;    /* slots in the ring */
-    bool armed;  /* a read of the eventfd is in the ring */
+    int depth;
+    int busy;   /* slots in the ring */
+    bool armed; /* a read of the eventfd is in the ring */
     uint64_t wakeups;
 
     int wake; /* eventfd */
@@ -67,12 +70,13 @@ void psti_reader_uring_ring_only(bool only)
 
 /* As many bytes as can be had without waiting. 1 = all, 0 = the rest needs the ring, or a negative
  * code. */
-static int read_cached(const psti_extent *at, int fd, uint8_t *buf, uint64_t *got)
+static int read_cached(const psti_frame *f, int fd, uint64_t *got)
 {
-    while (*got < at->length) {
-        const uint64_t left = at->length - *got;
-        const struct iovec piece = {buf + *got, left < PSTI_READ_PIECE ? left : PSTI_READ_PIECE};
-        const ssize_t n = preadv2(fd, &piece, 1, (off_t)(at->offset + *got), RWF_NOWAIT);
+    const uint64_t all = psti_frame_bytes(f);
+    struct iovec piece[3];
+    while (*got < all) {
+        const int pieces = psti_frame_rest(f, *got, PSTI_READ_PIECE, piece);
+        const ssize_t n = preadv2(fd, piece, pieces, (off_t)(f->at + *got), RWF_NOWAIT);
         if (n == 0)
             return PST_ECHANGED;
         if (n < 0)
@@ -87,8 +91,20 @@ static slot *take_slot(ring *r, psti_read *read, int fd, uint64_t got)
     slot *s = r->free_slots;
     r->free_slots = s->next_free;
     r->busy++;
-    *s = (slot){.read = read, .fd = fd, .got = got, .path = s->path};
+    *s = (slot){.read = read, .fd = fd, .got = got, .path = s->path, .frame = s->frame};
     return s;
+}
+
+/* What is to be read, in the slot that is taken next. Room for edges is made once it is needed. */
+static psti_frame *frame_next(const ring *r, const psti_read *read)
+{
+    psti_frame *f = &r->free_slots->frame;
+    uint8_t *edges = f->edges;
+    psti_frame_set(f, &read->at, read->at.offset, read->at.length, read->buf);
+    f->edges = edges;
+    if (!edges && f->lead_bytes + f->trail_bytes > 0)
+        f->edges = psti_malloc(PSTI_MEM_SOURCE, PSTI_EDGES_BYTES);
+    return f->edges || f->lead_bytes + f->trail_bytes == 0 ? f : NULL;
 }
 
 static void finish(ring *r, slot *s, int status)
@@ -117,13 +133,15 @@ static void queue_open(ring *r, slot *s)
 
 static void queue_read(ring *r, slot *s)
 {
-    const psti_extent *at = &s->read->at;
     const uint64_t most =
         atomic_load_explicit(&ring_only, memory_order_relaxed) ? TEST_PIECE : PSTI_READ_PIECE;
-    const uint64_t left = at->length - s->got;
     struct io_uring_sqe *sqe = io_uring_get_sqe(&r->uring);
-    io_uring_prep_read(sqe, s->fd, s->read->buf + s->got, (unsigned)(left < most ? left : most),
-                       at->offset + s->got);
+    const int pieces = psti_frame_rest(&s->frame, s->got, most, s->piece);
+    if (pieces == 1)
+        io_uring_prep_read(sqe, s->fd, s->piece[0].iov_base, (unsigned)s->piece[0].iov_len,
+                           s->frame.at + s->got);
+    else
+        io_uring_prep_readv(sqe, s->fd, s->piece, (unsigned)pieces, s->frame.at + s->got);
     io_uring_sqe_set_data(sqe, s);
 }
 
@@ -145,6 +163,11 @@ static void begin(ring *r, psti_read *read)
         read->done(read, read->at.length ? -ENOMEM : 0);
         return;
     }
+    const psti_frame *f = frame_next(r, read);
+    if (!f) {
+        read->done(read, -ENOMEM);
+        return;
+    }
     const bool shortcut = !atomic_load_explicit(&ring_only, memory_order_relaxed);
     int rc = shortcut || read->at.shard_fd >= 0 ? psti_extent_open(&read->at, true, &fd) : -EAGAIN;
     if (rc == -EAGAIN && psti_have_openat2()) {
@@ -158,14 +181,14 @@ static void begin(ring *r, psti_read *read)
     if (rc == -EAGAIN || rc == -EINVAL) /* no openat2, or none that knows RESOLVE_CACHED */
         rc = psti_extent_open(&read->at, false, &fd);
     if (!rc) {
-        rc = shortcut || read->at.length == 0 ? read_cached(&read->at, fd, read->buf, &got) : 0;
+        rc = shortcut || read->at.length == 0 ? read_cached(f, fd, &got) : 0;
         if (rc == 0) {
             start_reading(r, take_slot(r, read, fd, got));
             return;
         }
         psti_extent_close(&read->at, fd);
     }
-    read->done(read, rc < 0 ? rc : 0);
+    read->done(read, rc < 0 ? rc : psti_frame_compare(f, &read->at));
 }
 
 static void opened(ring *r, slot *s, int res)
@@ -196,8 +219,8 @@ static void completed(ring *r, slot *s, int res)
         return;
     }
     s->got += res > 0 ? (uint64_t)res : 0;
-    if (s->got == s->read->at.length)
-        finish(r, s, 0);
+    if (s->got == psti_frame_bytes(&s->frame))
+        finish(r, s, psti_frame_compare(&s->frame, &s->read->at));
     else
         queue_read(r, s);
 }
@@ -326,6 +349,8 @@ static void ring_free(ring *r)
     if (r->wake >= 0)
         close(r->wake);
     psti_free(r->paths);
+    for (int i = 0; i < r->depth && r->slots; i++)
+        psti_free(r->slots[i].frame.edges);
     psti_free(r->slots);
     psti_free(r);
 }
@@ -336,6 +361,7 @@ static void *ring_open(int depth, int *rc)
     *rc = -ENOMEM;
     if (!r)
         return NULL;
+    r->depth = depth;
     r->wake = eventfd(0, EFD_CLOEXEC);
     r->slots = psti_calloc(PSTI_MEM_SOURCE, (size_t)depth, sizeof *r->slots);
     r->paths = psti_calloc(PSTI_MEM_SOURCE, (size_t)depth, PSTI_PATH_ROOM);

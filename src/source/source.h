@@ -98,6 +98,11 @@ typedef struct psti_extent {
     uint64_t inode;
     uint64_t version; /* with list, in place of time and inode; 0: only the size must fit */
     bool loose;       /* only the size must fit: what is in it tells what it is */
+    /* Of a pulled file whose blocks have checksums: what is read is compared with them. Else NULL.
+     */
+    const struct psti_guard *guard;
+    void *guard_user;
+    uint64_t first_block; /* number of the file's first one */
 } psti_extent;
 /* -ENOENT if the sample lacks the field; -EAGAIN if its file was not looked at yet. */
 int psti_dataset_extent(const psti_dataset *data, int64_t id, int field, psti_extent *out);
@@ -115,24 +120,43 @@ int psti_dataset_take_etags(psti_dataset *data,
                             void *user);
 
 /* What is known of the files of a pulled dataset. */
+enum { PSTI_GUARD_BLOCK = 16 << 10 }; /* bytes of a block, at most */
 typedef struct psti_guard {
-    /* CRC32C of a file by its path below the root and its size; -ENOENT: not known. Asked while the
-     * guard is set only, once for each file. NULL: nothing is known. */
-    int (*sum)(void *book, const char *path, uint64_t size, uint32_t *crc);
-    /* Brings a file again that is gone or damaged, unless it is whole by now. Waits; any thread. */
-    int (*mend)(void *user, const char *path, pst_error *err);
+    uint32_t block_bytes;
+    /* Asked while the dataset is opened only, by its path below the root and its size; -ENOENT: not
+     * known. sum: CRC32C of a file, once for each; first: number of its first block, by any thread.
+     */
+    int (*sum)(void *user, const char *path, uint64_t size, uint32_t *crc);
+    int (*first)(void *user, const char *path, uint64_t size, uint64_t *first);
+    /* CRC32C of blocks that follow each other; any thread. */
+    int (*blocks)(void *user, uint64_t first, size_t count, uint32_t *out);
+    /* Brings a file again of which that part is gone or damaged, unless it is whole by now: 1 = it
+     * was fetched. Waits; any thread. */
+    int (*mend)(void *user, const char *path, uint64_t offset, uint64_t length, pst_error *err);
     void (*free)(void *user); /* with the dataset */
 } psti_guard;
-/* guard stays the caller's, and lives for ever; user is taken in any case; book is for sum. Before
- * anybody else has the dataset. 0 or -ENOMEM. */
-int psti_dataset_guard(psti_dataset *data, const psti_guard *guard, void *user, void *book);
-/* Whether whole files are to be compared with their checksums; those of tar shards are not. */
+/* As psti_dataset_open and psti_dataset_open_at (at, if it is not NULL) for a folder whose files
+ * are guarded: what is read of shards to list them is compared, too. psti_dataset_guard is still to
+ * be called. */
+int psti_dataset_open_guarded(const char *path, const psti_place *at,
+                              const pst_dataset_options *opts, const psti_guard *guard, void *user,
+                              psti_dataset **out, pst_error *err);
+/* guard stays the caller's, and lives for ever; user is taken in any case. Only free need be set:
+ * then nothing is known. Before anybody else has the dataset. 0 or -ENOMEM. */
+int psti_dataset_guard(psti_dataset *data, const psti_guard *guard, void *user);
+/* Whether something is compared: whole files with their checksums, parts with those of blocks. */
 bool psti_dataset_is_guarded(const psti_dataset *data);
 /* Of such a dataset: whether these are the bytes of that member's file. */
 bool psti_dataset_check(const psti_dataset *data, int64_t id, int field, const uint8_t *bytes,
                         uint64_t size);
 /* 0: the file was brought again, and its extent may be asked for anew. Waits. */
 int psti_dataset_mend(psti_dataset *data, int64_t id, int field, pst_error *err);
+/* Reads the first length bytes of a member at once, in the calling thread; of a guarded one only
+ * what was compared, mended where need be. */
+int psti_dataset_read_now(const psti_dataset *data, int64_t id, int field, uint64_t length,
+                          uint8_t *buf);
+/* Files that are read when a dataset is opened: annotations, transcripts, lists of splits. */
+bool psti_is_listing_file(const char *path);
 
 /* Keeps from now on what the identities of a list of files need, 8 bytes a sample: files that were
  * looked at before are looked at again. Nothing to do for other datasets. Idempotent. 0 or -ENOMEM.

@@ -40,7 +40,8 @@ typedef struct psti_member {
 typedef struct psti_shard {
     uint64_t path; /* in names */
     psti_stamp stamp;
-    int fd;     /* -1 = not open */
+    uint64_t first_block; /* guarded: number of its first one; UINT64_MAX = none is known */
+    int fd;               /* -1 = not open */
     bool tried; /* opening it once is enough: after a failure readers open it by path and say why */
 } psti_shard;
 
@@ -105,6 +106,8 @@ struct psti_dataset {
     const psti_guard *guard; /* of pulled files, see guard.c; or NULL */
     void *guard_user;
     uint32_t *sums;             /* theirs, one a member; or NULL */
+    uint64_t *first_block;      /* of files that are read in parts, one a member; or NULL */
+    bool guarded;               /* something of it is compared */
     struct psti_etag *etag;     /* of members of pulled files, for their identity alone; or NULL */
     struct psti_listed *listed; /* in place of keys and members, see listed.h; or NULL */
     struct psti_custom *custom; /* samples come from the caller's function, see custom.h; or NULL */
@@ -185,6 +188,8 @@ int psti_dataset_look_all(psti_dataset *data, const pst_dataset_options *opts, p
 /* Takes a member's present stamp over. 1 = it had changed, 0 = it had not, or a negative code. Says
  * nothing. */
 int psti_dataset_restamp(psti_dataset *data, int64_t id, int slot);
+/* The same of the member's shard, which was put there anew: who has its fd reads the new one. */
+int psti_dataset_restamp_shard(psti_dataset *data, const psti_member *m);
 /* The one message about changed files. */
 void psti_dataset_say_changed(psti_dataset *data, const char *key, uint64_t how_many);
 /* Ends the comparison thread and waits for it. */
@@ -208,6 +213,8 @@ typedef struct psti_opening {
     struct psti_far *far;
     struct psti_tree *tree;
     const psti_strings *etags; /* where their texts are: the tree's, then the dataset's */
+    const psti_guard *guard;   /* of a pulled dataset; or NULL */
+    void *guard_user;
 } psti_opening;
 
 struct psti_tree;

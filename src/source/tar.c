@@ -80,6 +80,8 @@ static int scan_all(joining *j, const char *const *shards, pst_error *err)
     for (size_t i = 0; i < j->shards; i++) {
         j->scans[i].root = j->o->root;
         j->scans[i].path = shards[i];
+        j->scans[i].guard = j->o->guard;
+        j->scans[i].guard_user = j->o->guard_user;
         if (j->o->far)
             aim_far(j, &j->scans[i]);
         j->scans[i].work.run = run_scan;

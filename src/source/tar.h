@@ -32,6 +32,8 @@ typedef struct psti_tar_scan {
     const char *path;           /* beneath root */
     const struct psti_far *far; /* the opener's; then stamp is set before the scan. NULL: a file */
     char etag[PSTI_ETAG_ROOM];  /* far: as the server gave it */
+    const psti_guard *guard;    /* of a pulled shard; or NULL */
+    void *guard_user;
     psti_stamp stamp;
     psti_strings names;
     psti_tar_sample *samples;

@@ -9,22 +9,25 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "core/log.h"
 #include "core/memory.h"
 #include "core/status.h"
 #include "source/far.h"
+#include "source/reader_priv.h"
 #include "source/tar.h"
 #include "source/tar_header.h"
 
 /* Of a far shard as much is asked for at once as passes while an answer is on its way: small
  * members are read over, large ones skipped. */
-enum { WINDOW = 4096, FAR_LEAST = 64 << 10, FAR_MOST = 1 << 20 };
+enum { WINDOW = 4096, MENDS_MOST = 3, FAR_LEAST = 64 << 10, FAR_MOST = 1 << 20 };
 enum { CLS_MAX = 64, JSON_MAX = 16 << 20, MEMBERS_MAX = 256 };
 
 typedef struct walk {
     psti_tar_scan *scan;
     int fd;
-    uint64_t end; /* size of the shard */
-    uint64_t at;  /* where the next header stands */
+    psti_extent shard; /* of a pulled one, whose blocks are compared */
+    uint64_t end;      /* size of the shard */
+    uint64_t at;       /* where the next header stands */
     uint8_t *window;
     uint64_t window_at;
     size_t window_len;
@@ -84,10 +87,61 @@ static int far_read(walk *w, uint64_t at, void *buf, size_t len)
     return 0;
 }
 
+static int open_fd(walk *w)
+{
+    psti_tar_scan *scan = w->scan;
+    w->fd = psti_open_beneath(scan->root, scan->path, O_RDONLY | O_NONBLOCK | O_NOCTTY, false);
+    if (w->fd < 0)
+        return psti_fail(w->err, w->fd, "list", scan->path, "the shard cannot be opened: %s",
+                         pst_strerror(w->fd));
+    const int rc = psti_stamp_fd(w->fd, &scan->stamp);
+    if (rc || !S_ISREG(scan->stamp.mode))
+        return psti_fail(w->err, rc ? rc : PST_EDATASET, "list", scan->path,
+                         "the shard is not a plain file");
+    posix_fadvise(w->fd, 0, 0,
+                  POSIX_FADV_RANDOM); /* headers only: reading ahead would read the data */
+    return 0;
+}
+
+/* Of a pulled shard: what is damaged is fetched again, and read from the new file. */
+static int mend(walk *w, uint64_t at, size_t len)
+{
+    const psti_tar_scan *scan = w->scan;
+    int rc = scan->guard->mend(scan->guard_user, scan->path, at, len, w->err);
+    if (rc < 0)
+        return rc;
+    if (rc > 0)
+        psti_log(PSTI_LOG_WARN, "%s was gone or damaged and was fetched again", scan->path);
+    close(w->fd);
+    rc = open_fd(w);
+    if (rc == 0 && scan->stamp.size != w->end)
+        rc = bad(w, at, PST_ECHANGED, "the shard changed while it was listed; try again");
+    return rc;
+}
+
+static int read_guarded(walk *w, uint64_t at, void *buf, size_t len)
+{
+    for (int i = 0;; i++) {
+        psti_frame f;
+        psti_frame_set(&f, &w->shard, at, len, buf);
+        int rc = psti_read_frame(&w->shard, w->fd, &f, false);
+        if (rc == 0)
+            return 0;
+        if ((rc != PST_ECHANGED && rc != -EIO) || i == MENDS_MOST)
+            return psti_fail_at(w->err, rc, "list", w->scan->path, (int64_t)at,
+                                "the shard cannot be read: %s", pst_strerror(rc));
+        rc = mend(w, at, len);
+        if (rc < 0)
+            return rc;
+    }
+}
+
 static int read_at(walk *w, uint64_t at, void *buf, size_t len)
 {
     if (w->scan->far)
         return far_read(w, at, buf, len);
+    if (w->shard.guard)
+        return read_guarded(w, at, buf, len);
     for (size_t got = 0; got < len;) {
         const ssize_t n = pread(w->fd, (uint8_t *)buf + got, len - got, (off_t)(at + got));
         if (n < 0 && errno == EINTR)
@@ -103,13 +157,22 @@ static int read_at(walk *w, uint64_t at, void *buf, size_t len)
     return 0;
 }
 
+/* What is read at once from there on; of a pulled shard to the end of the block that is compared.
+ */
+static size_t window_from(const walk *w, uint64_t at)
+{
+    const psti_guard *guard = w->shard.guard;
+    return guard ? guard->block_bytes - (size_t)(at % guard->block_bytes) : WINDOW;
+}
+
 /* The block at w->at: small members lie close together, so one read often serves several headers.
  */
 static int read_block(walk *w, const uint8_t **block)
 {
     if (w->at < w->window_at || w->at + PSTI_TAR_BLOCK > w->window_at + w->window_len) {
         const uint64_t left = w->end - w->at;
-        const size_t want = left < WINDOW ? (size_t)left : WINDOW;
+        const size_t most = window_from(w, w->at);
+        const size_t want = left < most ? (size_t)left : most;
         if (!w->scan->far)
             w->window_len = 0;
         const int rc = w->scan->far ? far_window(w, w->at, PSTI_TAR_BLOCK)
@@ -395,24 +458,24 @@ static int open_shard(walk *w)
 {
     psti_tar_scan *scan = w->scan;
     w->ahead = scan->far ? FAR_LEAST : WINDOW;
-    w->window = psti_malloc(PSTI_MEM_SOURCE, scan->far ? FAR_MOST : WINDOW);
+    const size_t room = scan->far ? FAR_MOST : scan->guard ? PSTI_GUARD_BLOCK : WINDOW;
+    w->window = psti_malloc(PSTI_MEM_SOURCE, room);
     if (!w->window)
         return no_memory(w);
     if (scan->far) {
         w->end = scan->stamp.size;
         return 0;
     }
-    w->fd = psti_open_beneath(scan->root, scan->path, O_RDONLY | O_NONBLOCK | O_NOCTTY, false);
-    if (w->fd < 0)
-        return psti_fail(w->err, w->fd, "list", scan->path, "the shard cannot be opened: %s",
-                         pst_strerror(w->fd));
-    const int rc = psti_stamp_fd(w->fd, &scan->stamp);
-    if (rc || !S_ISREG(scan->stamp.mode))
-        return psti_fail(w->err, rc ? rc : PST_EDATASET, "list", scan->path,
-                         "the shard is not a plain file");
+    const int rc = open_fd(w);
+    if (rc < 0)
+        return rc;
     w->end = scan->stamp.size;
-    posix_fadvise(w->fd, 0, 0,
-                  POSIX_FADV_RANDOM); /* headers only: reading ahead would read the data */
+    if (scan->guard && scan->guard->first &&
+        scan->guard->first(scan->guard_user, scan->path, w->end, &w->shard.first_block) == 0) {
+        w->shard.guard = scan->guard;
+        w->shard.guard_user = scan->guard_user;
+        w->shard.file_size = w->end;
+    }
     return 0;
 }
 

@@ -82,6 +82,18 @@ static inline bool same_files(const char *a, const char *b)
     return same;
 }
 
+/* Another byte there; the file may be written afterwards. */
+static inline void flip(const char *path, off_t where)
+{
+    unsigned char byte = 0;
+    chmod(path, 0644);
+    const int fd = open(path, O_RDWR);
+    CHECK(fd >= 0 && pread(fd, &byte, 1, where) == 1);
+    byte ^= 4;
+    CHECK(pwrite(fd, &byte, 1, where) == 1);
+    close(fd);
+}
+
 static inline ino_t inode_of(const char *path)
 {
     struct stat st;

@@ -159,17 +159,6 @@ static void a_missing_file_is_found_and_fetched(void)
     place_fini(&p);
 }
 
-static void flip(const char *path, off_t where)
-{
-    unsigned char byte = 0;
-    chmod(path, 0644);
-    const int fd = open(path, O_RDWR);
-    CHECK(fd >= 0 && pread(fd, &byte, 1, where) == 1);
-    byte ^= 4;
-    CHECK(pwrite(fd, &byte, 1, where) == 1);
-    close(fd);
-}
-
 static int keep_last(const pst_pull_progress *now, void *user)
 {
     *(pst_pull_progress *)user = *now;
@@ -201,30 +190,31 @@ static void one_file_is_mended(void)
 {
     place p;
     pst_revision r;
-    psti_depot_book *book;
+    psti_depot_keeper *k;
     const char *etag;
     uint32_t crc;
     place_init(&p);
     three_files(&p);
     CHECK(pull_now(&p, "set", p.bucket, &r, NULL, &err) == 0);
-    CHECK(psti_depot_book_open(r.path, &book, &err) == 0 && !psti_depot_book_far(book));
-    CHECK(psti_depot_book_etag(book, "a/1.bin", 1000, &etag) == 0 && etag[0] == '"');
-    CHECK(psti_depot_book_etag(book, "a/1.bin", 1001, &etag) == -ENOENT);
-    CHECK(psti_depot_book_sum(book, "a/2.bin", 3 << 20, &crc) == 0 && crc != 0);
-    CHECK(psti_depot_book_sum(book, "a", 3 << 20, &crc) == -ENOENT);
-    psti_depot_book_close(book);
+    CHECK(psti_depot_keeper_open(r.path, &k, &err) == 0 && !psti_depot_keeper_far(k));
+    CHECK(psti_depot_keeper_etag(k, "a/1.bin", 1000, &etag) == 0 && etag[0] == '"');
+    CHECK(psti_depot_keeper_etag(k, "a/1.bin", 1001, &etag) == -ENOENT);
+    CHECK(psti_depot_keeper_sum(k, "a/2.bin", 3 << 20, &crc) == 0 && crc != 0);
+    CHECK(psti_depot_keeper_sum(k, "a", 3 << 20, &crc) == -ENOENT);
+    psti_depot_keeper_rest(k);
     const ino_t before = inode_of(at(&p, "depot/set/latest/data/a/2.bin"));
-    CHECK(psti_depot_mend(r.path, "a/2.bin", &err) == 0); /* nothing was wrong */
+    CHECK(psti_depot_keeper_mend(k, "a/2.bin", 0, UINT64_MAX, &err) == 0); /* nothing was wrong */
     CHECK(inode_of(at(&p, "depot/set/latest/data/a/2.bin")) == before);
     flip(at(&p, "depot/set/latest/data/a/2.bin"), 77);
-    CHECKF(psti_depot_mend(r.path, "a/2.bin", &err) == 0, "%s", err.message);
+    CHECKF(psti_depot_keeper_mend(k, "a/2.bin", 0, UINT64_MAX, &err) == 1, "%s", err.message);
     CHECK(same_files(at(&p, "bucket/a/2.bin"), at(&p, "depot/set/latest/data/a/2.bin")));
     unlink(at(&p, "depot/set/latest/data/a/1.bin"));
-    CHECK(psti_depot_mend(r.path, "a/1.bin", &err) == 0);
+    CHECK(psti_depot_keeper_mend(k, "a/1.bin", 0, UINT64_MAX, &err) == 1);
     CHECK(same_files(at(&p, "bucket/a/1.bin"), at(&p, "depot/set/latest/data/a/1.bin")));
-    CHECK(psti_depot_mend(r.path, "../manifest", &err) == -ENOENT);
+    CHECK(psti_depot_keeper_mend(k, "../manifest", 0, UINT64_MAX, &err) == -ENOENT);
     CHECK(chmod(at(&p, "depot/set/latest/manifest"), 0666) == 0); /* others may write it */
-    CHECK(psti_depot_mend(r.path, "a/1.bin", &err) == -EPERM);
+    psti_depot_keeper *others;
+    CHECK(psti_depot_keeper_open(r.path, &others, &err) == -EPERM);
     CHECK(chmod(at(&p, "depot/set/latest/manifest"), 0644) == 0);
     struct stat st; /* other bytes in the bucket that look the same from outside */
     CHECK(stat(at(&p, "bucket/a/2.bin"), &st) == 0);
@@ -232,12 +222,13 @@ static void one_file_is_mended(void)
     CHECK(utimensat(AT_FDCWD, at(&p, "bucket/a/2.bin"), (struct timespec[]){st.st_atim, st.st_mtim},
                     0) == 0);
     unlink(at(&p, "depot/set/latest/data/a/2.bin"));
-    CHECK(psti_depot_mend(r.path, "a/2.bin", &err) == PST_ECORRUPT);
+    CHECK(psti_depot_keeper_mend(k, "a/2.bin", 0, UINT64_MAX, &err) == PST_ECORRUPT);
     CHECK(!exists(at(&p, "depot/set/latest/data/a/2.bin")));
     unlink(at(&p, "depot/set/latest/data/a/1.bin"));
     put_file(at(&p, "bucket/a/1.bin"), 1000, 8); /* it is another one there by now */
-    CHECK(psti_depot_mend(r.path, "a/1.bin", &err) == PST_ECHANGED);
+    CHECK(psti_depot_keeper_mend(k, "a/1.bin", 0, UINT64_MAX, &err) == PST_ECHANGED);
     CHECK(!exists(at(&p, "depot/set/latest/data/a/1.bin")));
+    psti_depot_keeper_close(k);
     place_fini(&p);
 }
 
@@ -266,7 +257,8 @@ static void a_bucket_that_changes_meanwhile_is_listed_again(void)
     listing l = {0};
     CHECK(bucket_open(p.bucket, &b, &err) == 0 && b->ops->list(b, &l, &err) == 0 && l.count == 3);
     put_file(at(&p, "bucket/a/1.bin"), 1000, 4);
-    CHECK(b->ops->get(b, &l, &l.objects[0], 0, NULL, NULL, &err) == PST_ECHANGED);
+    CHECK(b->ops->get(b, &l, &l.objects[0], (stretch){0, l.objects[0].size}, NULL, NULL, &err) ==
+          PST_ECHANGED);
     listing_fini(&l);
     bucket_close(b);
     CHECK(pull_now(&p, "set", p.bucket, &r, NULL, &err) == 0);
