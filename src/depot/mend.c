@@ -103,7 +103,7 @@ static bool has_block(const patient *t, uint64_t number, uint8_t bytes[PSTI_DEPO
 }
 
 /* Somebody was faster: that part of it is what it should be, and its length. */
-static bool part_is_whole(const patient *t, stretch part)
+static bool part_is_whole(patient *t, stretch part)
 {
     uint8_t bytes[PSTI_DEPOT_BLOCK];
     struct stat st;
@@ -111,8 +111,10 @@ static bool part_is_whole(const patient *t, stretch part)
         return false;
     const uint64_t end = blocks_of(part.to);
     for (uint64_t i = part.from / PSTI_DEPOT_BLOCK; i < end; i++)
-        if (!has_block(t, i, bytes))
+        if (!has_block(t, i, bytes)) {
+            t->at = i * PSTI_DEPOT_BLOCK;
             return false;
+        }
     return true;
 }
 
@@ -129,13 +131,10 @@ static int patch(patient *t)
     const uint64_t count = blocks_of(t->o->size);
     uint64_t good = 0; /* blocks before this one are there */
     int rc = 0;
-    t->at = UINT64_MAX;
     for (uint64_t i = 0; i <= count && rc == 0; i++) {
         if (i < count && !has_block(t, i, bytes))
             continue;
         const uint64_t end = i < count ? i * PSTI_DEPOT_BLOCK : t->o->size;
-        if (good < i && t->at == UINT64_MAX)
-            t->at = good * PSTI_DEPOT_BLOCK;
         if (good < i)
             rc = fetch(t, (stretch){good * PSTI_DEPOT_BLOCK, end});
         if (rc == 0 && i < count &&
@@ -203,20 +202,17 @@ static int replace(patient *t)
 /* Names the file and where it is damaged, and says what can be done. */
 static int say(const patient *t, int rc)
 {
-    char why[200] = "";
-    if (!t->err)
-        return rc;
-    snprintf(why, sizeof why, "%.199s", t->err->message);
-    if (t->at == UINT64_MAX || t->old < 0)
-        return psti_fail(t->err, rc, "read", object_key(t->m->objects, t->o),
-                         "the file is gone or damaged here and cannot be fetched again from %.120s "
-                         "(%s); once that can be reached, read again or run penstock pull --check",
-                         t->m->url, why);
-    return psti_fail_at(t->err, rc, "read", object_key(t->m->objects, t->o), (int64_t)t->at,
-                        "the file is damaged here at byte %llu and that part cannot be fetched "
-                        "again from %.120s (%s); once that can be reached, read again or run "
-                        "penstock pull --check",
-                        (unsigned long long)t->at, t->m->url, why);
+    char why[160], key[120], where[60] = "gone or damaged here";
+    const bool known = t->at != UINT64_MAX && t->old >= 0;
+    const char *name = object_key(t->m->objects, t->o);
+    snprintf(why, sizeof why, "%.159s", t->err->message);
+    if (known)
+        snprintf(where, sizeof where, "damaged here at byte %llu", (unsigned long long)t->at);
+    psti_escape(key, sizeof key, name, strlen(name));
+    return psti_fail_at(t->err, rc, "read", name, known ? (int64_t)t->at : -1,
+                        "the file %s is %s and cannot be fetched again from %.80s (%s); once that "
+                        "can be reached, read again or run penstock pull --check",
+                        key, where, t->m->url, why);
 }
 
 /* The checksums of its blocks may be what is damaged: then the file tells what they are. Fills
