@@ -122,6 +122,14 @@ def members(path):
         return [(m.offset, m.offset_data, m.offset_data + (m.size + 511) // 512 * 512) for m in tar.getmembers()]
 
 
+def place_in_the_middle(rng, path):
+    """A byte of a voxel that lies in the crop."""
+    array = np.load(path, mmap_mode="r")
+    z, y, x = (size // 2 + rng.randrange(-7, 7) for size in array.shape[1:])
+    voxel = (z * array.shape[2] + y) * array.shape[3] + x
+    return array.offset + voxel * array.itemsize + rng.randrange(array.itemsize)
+
+
 def damage(rng, depot, number):
     """Something happens to one file. What happened, and whether reading everything must find it."""
     files = sorted(p for p in depot.data.rglob("*") if p.is_file())
@@ -137,6 +145,8 @@ def damage(rng, depot, number):
         return path, f"cut to {to}", True
     found = depot.kind in ("plain", "shards")  # of arrays parts alone are read
     at = rng.randrange(size)
+    if depot.kind == "volumes" and kind == "flip":
+        at, found = place_in_the_middle(rng, path), True
     if depot.kind == "shards":
         header, data, end = rng.choice(members(path))
         at = {"header": rng.randrange(header, data), "padding": rng.randrange(max(data, end - 40), end)}.get(kind, at)

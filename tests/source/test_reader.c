@@ -377,6 +377,128 @@ static void a_forked_child_may_only_close(void)
     psti_dataset_unref(data);
 }
 
+/* ---- parts of files whose blocks have checksums -------------------------------------------------
+ */
+
+enum { BLOCK = 4096, FIRST = 7, GUARDED = 40 * BLOCK + 777 };
+static uint32_t sums[FIRST + 41];
+
+static int blocks(void *user, uint64_t first, size_t count, uint32_t *out)
+{
+    CHECK(user == sums && first >= FIRST && first + count <= FIRST + 41);
+    memcpy(out, sums + first, count * sizeof *out);
+    return 0;
+}
+
+static const psti_guard guard = {.block_bytes = BLOCK, .blocks = blocks};
+
+static uint8_t *make_guarded(psti_extent *out)
+{
+    uint8_t *bytes = psti_malloc(PSTI_MEM_SOURCE, GUARDED);
+    psti_stamp stamp;
+    scratch_clear();
+    for (size_t i = 0; i < GUARDED; i++)
+        bytes[i] = (uint8_t)(i * 2654435761u >> 11);
+    for (size_t i = 0; i * BLOCK < GUARDED; i++)
+        sums[FIRST + i] =
+            pst_crc32c(0, bytes + i * BLOCK, i < 40 ? BLOCK : GUARDED - 40 * (size_t)BLOCK);
+    put_bytes(at("d/guarded"), bytes, GUARDED);
+    const int root = open(at("d"), O_PATH | O_DIRECTORY | O_CLOEXEC);
+    CHECK(root >= 0 && psti_stamp_beneath(root, "guarded", &stamp) == 0);
+    *out = (psti_extent){.root = root,
+                         .path = "guarded",
+                         .shard_fd = -1,
+                         .file_size = GUARDED,
+                         .mtime_ns = stamp.mtime_ns,
+                         .inode = stamp.inode,
+                         .guard = &guard,
+                         .guard_user = sums,
+                         .first_block = FIRST};
+    return bytes;
+}
+
+/* By the reader; at once; and without waiting. */
+static int read_part(psti_reader *reader, const psti_extent *at, uint8_t *buf)
+{
+    static job j;
+    const int now = psti_read_now(at, buf), try = psti_read_try(at, buf);
+    memset(buf, 0, at->length);
+    memset(&j, 0, sizeof j);
+    j.read = (psti_read){.at = *at, .buf = buf, .done = on_done, .user = &j};
+    expect(1);
+    psti_reader_submit(reader, &j.read);
+    wait_all();
+    CHECK(j.status == now && (try == now || try == -EAGAIN || try == -EINVAL));
+    return j.status;
+}
+
+static const struct {
+    uint64_t offset, length;
+} parts[] = {{0, 1},
+             {0, BLOCK},
+             {5, BLOCK - 5},
+             {BLOCK, 2 * BLOCK},
+             {BLOCK - 1, 2},
+             {3 * BLOCK + 512, 100},
+             {2 * BLOCK + 512, 30 * BLOCK + 3},
+             {40 * BLOCK, 777},
+             {40 * BLOCK + 776, 1},
+             {39 * BLOCK + 1, BLOCK + 700},
+             {0, GUARDED}};
+
+/* A flipped bit is found in every block that the part touches, and in no other. */
+static void parts_are_compared_block_by_block(void)
+{
+    psti_extent at;
+    uint8_t *bytes = make_guarded(&at), *buf = psti_malloc(PSTI_MEM_SOURCE, GUARDED);
+    psti_reader *reader = open_reader(4);
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        at.offset = parts[i].offset;
+        at.length = parts[i].length;
+        CHECK(read_part(reader, &at, buf) == 0);
+        CHECK(memcmp(buf, bytes + at.offset, at.length) == 0);
+        for (uint64_t block = 0; block <= 40; block++) {
+            sums[FIRST + block] ^= 1;
+            const bool touched =
+                block >= at.offset / BLOCK && block <= (at.offset + at.length - 1) / BLOCK;
+            CHECKF(read_part(reader, &at, buf) == (touched ? PST_ECHANGED : 0),
+                   "part %zu, block %llu", i, (unsigned long long)block);
+            sums[FIRST + block] ^= 1;
+        }
+    }
+    psti_reader_close(reader);
+    close(at.root);
+    psti_free(bytes);
+    psti_free(buf);
+}
+
+/* The bytes beside a part count, too: they are of the same block. */
+static void runs_of_an_extent_are_compared(void)
+{
+    psti_extent at;
+    uint8_t *bytes = make_guarded(&at), *buf = psti_calloc(PSTI_MEM_SOURCE, GUARDED, 1);
+    const psti_span span = {.offset = BLOCK + 100, .length = 50, .step = 3 * BLOCK, .count = 5};
+    char path[PATH_MAX];
+    snprintf(path, sizeof path, "%s/d/guarded", scratch);
+    at.loose = true; /* it is written anew: the size alone must fit */
+    at.offset = 10;
+    at.length = GUARDED - 10;
+    CHECK(psti_read_spans(&at, &span, false, buf) == 0);
+    for (int64_t i = 0; i < span.count; i++) {
+        const uint64_t first = span.offset + (uint64_t)i * span.step;
+        CHECK(memcmp(buf + first, bytes + 10 + first, 50) == 0);
+        bytes[(10 + first) / BLOCK * BLOCK + 3] ^= 16;
+        put_bytes(path, bytes, GUARDED);
+        CHECK(psti_read_spans(&at, &span, false, buf) == PST_ECHANGED);
+        bytes[(10 + first) / BLOCK * BLOCK + 3] ^= 16;
+    }
+    put_bytes(path, bytes, GUARDED);
+    CHECK(psti_read_spans(&at, &span, false, buf) == 0);
+    close(at.root);
+    psti_free(bytes);
+    psti_free(buf);
+}
+
 static void ring_only(bool only)
 {
 #ifdef PSTI_HAVE_URING
@@ -399,6 +521,8 @@ static void run_table(const char *name, int io)
     RUN(large_reads_are_complete);
     RUN(bad_paths_never_reach_the_kernel);
     RUN(nothing_is_allocated_per_read);
+    RUN(parts_are_compared_block_by_block);
+    RUN(runs_of_an_extent_are_compared);
     RUN(a_forked_child_may_only_close);
 }
 
