@@ -169,7 +169,7 @@ static int net_fetch(bucket *b, const listing *l, const object *o, stretch part,
                        .done = landed,
                        .user = &g,
                        .err = err};
-    int rc = relay_init(&g.bytes, part.to - part.from, !*etag);
+    int rc = relay_init(&g.bytes, part.to - part.from, b->others, !*etag);
     if (rc < 0)
         return psti_fail(err, rc, "pull", key, "out of memory");
     while ((rc = net_part(n, &g, &part.from, part.to, sink, user)) > 0)

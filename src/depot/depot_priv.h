@@ -141,7 +141,8 @@ struct bucket {
     /* Asked now and then while listing; non-zero stops it. NULL = nobody. */
     int (*ask)(void *user);
     void *user;
-    bool one; /* a single object, whose key is the prefix */
+    bool one;   /* a single object, whose key is the prefix */
+    int others; /* threads that get from it at once, beside one */
     void *state;
 };
 
@@ -159,7 +160,7 @@ typedef struct relay {
     bool waits;           /* who gives waits for room; else he is told that there is none */
     pthread_mutex_t lock; /* guards what follows; a leaf */
     pthread_cond_t moved;
-    uint64_t taken; /* in all */
+    uint64_t taken; /* bytes before those that are held */
     size_t held;
     bool full, stopped, ended;
     int status;
@@ -167,7 +168,8 @@ typedef struct relay {
 
 /* Bytes that one holds at most; tests make it small. */
 extern size_t depot_relay_bytes;
-int relay_init(relay *r, uint64_t most, bool waits); /* most: bytes that will come */
+/* most: bytes that will come; others: how many there are beside it, with which it shares room. */
+int relay_init(relay *r, uint64_t most, int others, bool waits);
 void relay_fini(relay *r);
 /* Non-zero: not all of it was taken, there must come no more. */
 int relay_give(relay *r, const uint8_t *bytes, size_t count);

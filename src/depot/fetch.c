@@ -315,6 +315,7 @@ int fetch_all(puller *p, pst_error *err)
     p->err = err;
     atomic_store(&p->next, 0);
     atomic_store(&p->stop, false);
+    p->from->others = p->opts.connections - 1;
     const int count = start_threads(p, threads, p->opts.connections);
     if (count == 0)
         return psti_fail(err, -EAGAIN, "pull", p->name, "no thread can be started");

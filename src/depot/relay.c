@@ -6,12 +6,16 @@
 
 #include "depot/depot_priv.h"
 
+enum { LEAST = 1 << 20, TOGETHER = 128 << 20 };
 size_t depot_relay_bytes = 8 << 20;
 
-int relay_init(relay *r, uint64_t most, bool waits)
+int relay_init(relay *r, uint64_t most, int others, bool waits)
 {
     memset(r, 0, sizeof *r);
-    r->cap = most < depot_relay_bytes ? (size_t)most : depot_relay_bytes;
+    size_t share = TOGETHER / (size_t)(others + 1);
+    share = share < LEAST ? LEAST : share;
+    r->cap = share < depot_relay_bytes ? share : depot_relay_bytes;
+    r->cap = most < r->cap ? (size_t)most : r->cap;
     r->waits = waits;
     r->bytes = psti_malloc(PSTI_MEM_DEPOT, r->cap ? r->cap : 1);
     if (!r->bytes)
@@ -31,6 +35,8 @@ void relay_fini(relay *r)
 /* In one piece or two: the ring has an end. */
 static void take_in(relay *r, const uint8_t *bytes, size_t count)
 {
+    if (r->held == 0) /* as little of the memory as need be is ever touched */
+        r->taken = 0;
     const size_t at = (size_t)((r->taken + r->held) % r->cap);
     const size_t first = count < r->cap - at ? count : r->cap - at;
     memcpy(r->bytes + at, bytes, first);

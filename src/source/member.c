@@ -348,18 +348,18 @@ int psti_dataset_restamp_shard(psti_dataset *data, const psti_member *m)
     if (fd < 0)
         return fd;
     int rc = psti_stamp_fd(fd, &now);
+    fcntl(fd, F_SETFL, 0); /* reads of it may wait */
+    lock_data(data);
     if (rc == 0 && (!S_ISREG(now.mode) || now.size != shard->stamp.size))
         rc = PST_ECHANGED;
     if (rc == 0) {
-        fcntl(fd, F_SETFL, 0);
-        lock_data(data);
         rc = !psti_stamp_same(&now, &shard->stamp);
         if (rc > 0 && shard->fd >= 0) /* the number stays: others may be about to read from it */
             dup3(fd, shard->fd, O_CLOEXEC);
         shard->tried = false;
         shard->stamp = now;
-        unlock_data(data);
     }
+    unlock_data(data);
     close(fd);
     return rc;
 }

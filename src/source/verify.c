@@ -77,9 +77,10 @@ static void *verify_main(void *arg)
     /* Training comes first. Not lower still: the last unref waits for this thread to see its flag.
      */
     setpriority(PRIO_PROCESS, (id_t)gettid(), 10);
-    if (data->shard)
+    /* Pulled shards are compared when they are read, and replaced when they are mended. */
+    if (data->shard && !data->guarded)
         check_shards(data, &sum);
-    else
+    else if (!data->shard)
         check_files(data, &sum);
     if (sum.changed)
         psti_dataset_say_changed(data, sum.first_changed, sum.changed);

@@ -287,7 +287,7 @@ static void nothing_is_lost_between_receiving_and_writing(void)
         writer w = {0};
         uint64_t done = 0;
         depot_relay_bytes = 5000;
-        CHECK(relay_init(&r.ring, SENT, waits) == 0 && r.ring.cap == 5000);
+        CHECK(relay_init(&r.ring, SENT, 0, waits) == 0 && r.ring.cap == 5000);
         while (done < SENT) {
             r.at = done;
             CHECK(pthread_create(&r.thread, NULL, send_all, &r) == 0);
@@ -309,7 +309,7 @@ static void who_gives_is_never_kept_waiting(void)
     uint8_t piece[1000];
     memset(piece, 1, sizeof piece);
     depot_relay_bytes = 2500;
-    CHECK(relay_init(&r, SENT, false) == 0);
+    CHECK(relay_init(&r, SENT, 0, false) == 0);
     CHECK(relay_give(&r, piece, 1000) == 0 && relay_give(&r, piece, 1000) == 0);
     CHECK(relay_give(&r, piece, 1000) != 0 && r.held == 2500 && r.full);
     relay_fini(&r);
@@ -327,7 +327,7 @@ static void a_writer_that_fails_stops_who_gives(void)
     receiver r = {0};
     uint64_t done = 0;
     depot_relay_bytes = 5000;
-    CHECK(relay_init(&r.ring, SENT, true) == 0); /* it waits for room, which never comes */
+    CHECK(relay_init(&r.ring, SENT, 0, true) == 0); /* it waits for room, which never comes */
     CHECK(pthread_create(&r.thread, NULL, send_all, &r) == 0);
     CHECK(!relay_take(&r.ring, &done, refuse, NULL) && done == 0);
     CHECK(relay_wait(&r.ring) == -ECANCELED);
