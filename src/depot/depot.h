@@ -21,6 +21,7 @@ bool psti_is_depot_url(const char *text);
 typedef struct psti_depot_hold {
     int lock;                  /* -1 = nothing is held */
     char path[PST_PATH_BYTES]; /* its folder; empty when a part of it is read */
+    char near[PST_PATH_BYTES]; /* of one that is not complete: what there is of it; else empty */
 } psti_depot_hold;
 
 /* For penstock://NAME[@REVISION], and for a folder that a pull made: holds it, counts one use if it
@@ -71,6 +72,19 @@ int psti_depot_keeper_blocks(psti_depot_keeper *k, uint64_t first, size_t count,
  * of it as is damaged. 1 = something was fetched. Waits. */
 int psti_depot_keeper_mend(psti_depot_keeper *k, const char *path, uint64_t offset, uint64_t length,
                            pst_error *err);
+
+/* ---- reading while it is pulled (near.c) -------------------------------------------------------
+ */
+
+/* Objects of a revision that is being pulled which are there already. Any thread. */
+typedef struct psti_depot_near psti_depot_near;
+int psti_depot_near_open(const char *path, psti_depot_near **out); /* path: hold.near */
+void psti_depot_near_close(psti_depot_near *n);                    /* NULL is fine */
+/* The open folder in which the object's file is, by that path, and the number of its first block.
+ * -ENOENT: it is not there yet, or is another one. */
+int psti_depot_near_find(psti_depot_near *n, const char *path, uint64_t size, const char *etag,
+                         uint64_t *first);
+int psti_depot_near_blocks(psti_depot_near *n, uint64_t first, size_t count, uint32_t *out);
 
 /* ---- the rule (score.c): pure functions -------------------------------------------------------
  */

@@ -76,6 +76,7 @@ static inline const char *object_etag(const listing *l, const object *o)
 /* Orders objects of two listings by key, and by what they are where keys are equal: 0 = the same
  * bytes. */
 int object_compare(const listing *a, const object *x, const listing *b, const object *y);
+object *listing_find(const listing *l, const char *key); /* NULL: there is none */
 /* Refuses a key that is a file and a folder at once. */
 int listing_check(const listing *l, pst_error *err);
 void listing_revision(const listing *l, char hex[REVISION_HEX + 1]);
@@ -88,6 +89,7 @@ int listing_read(listing *l, int dir, const char *name, char *url, size_t cap, p
  * short by the end of a process counts for nothing. */
 enum { DONE_LINE = 27 };
 int done_append(int fd, const object *o);
+bool done_parse(listing *l, const char *line); /* one line; false: it is none */
 int done_read(listing *l, int dir);
 int done_write(const listing *l, int dir); /* those that are known */
 

@@ -147,19 +147,7 @@ void psti_depot_keeper_rest(psti_depot_keeper *k)
 
 static object *look_up(const book *b, const char *key)
 {
-    const listing *l = &b->objects;
-    size_t low = 0, high = l->count;
-    while (low < high) {
-        const size_t mid = low + (high - low) / 2;
-        const int order = strcmp(object_key(l, &l->objects[mid]), key);
-        if (order == 0)
-            return &l->objects[mid];
-        if (order < 0)
-            low = mid + 1;
-        else
-            high = mid;
-    }
-    return NULL;
+    return listing_find(&b->objects, key);
 }
 
 bool psti_depot_keeper_far(const psti_depot_keeper *k)

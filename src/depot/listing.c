@@ -100,6 +100,22 @@ int object_compare(const listing *a, const object *x, const listing *b, const ob
     return strcmp(object_etag(a, x), object_etag(b, y));
 }
 
+object *listing_find(const listing *l, const char *key)
+{
+    size_t low = 0, high = l->count;
+    while (low < high) {
+        const size_t mid = low + (high - low) / 2;
+        const int order = strcmp(object_key(l, &l->objects[mid]), key);
+        if (order == 0)
+            return &l->objects[mid];
+        if (order < 0)
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    return NULL;
+}
+
 /* Between `a` and `a/b` other keys may stand (`a-c`), so every key that goes on from the last one
  * that could be a folder is compared with it. */
 int listing_check(const listing *l, pst_error *err)
@@ -310,7 +326,7 @@ int done_append(int fd, const object *o)
     return write_all(fd, line, DONE_LINE);
 }
 
-static bool done_parse(listing *l, const char *line)
+bool done_parse(listing *l, const char *line)
 {
     uint32_t number, crc, took_us;
     if (line[8] != ' ' || line[17] != ' ' || line[DONE_LINE - 1] != '\n' ||

@@ -82,7 +82,7 @@ static int hold_folder(const char *path, bool counts, psti_depot_hold *out, pst_
 }
 
 /* One that is not complete yet is read where it comes from: training need not wait for the pull. */
-static bool is_on_its_way(const char *spec, char url[PST_PATH_BYTES])
+static bool is_on_its_way(const char *spec, psti_depot_hold *out)
 {
     depot d;
     survey s;
@@ -95,7 +95,10 @@ static bool is_on_its_way(const char *spec, char url[PST_PATH_BYTES])
         for (size_t i = 0; i < s.count; i++) {
             const pst_revision *r = &s.revisions[i].shown;
             if (!r->complete && psti_is_bucket_url(r->url)) {
-                snprintf(url, PST_PATH_BYTES, "%s", r->url);
+                snprintf(out->path, sizeof out->path, "%s", r->url);
+                if (snprintf(out->near, sizeof out->near, "%s/%s/.%s", d.path, name, r->revision) >=
+                    (int)sizeof out->near)
+                    out->near[0] = 0;
                 found = true;
             }
         }
@@ -109,9 +112,10 @@ static int hold_named(const char *spec, bool counts, psti_depot_hold *out, pst_e
 {
     pst_revision found;
     int rc = pst_datasets_find(NULL, spec, &found, err);
-    if (rc == -ENOENT && is_on_its_way(spec, out->path)) {
+    if (rc == -ENOENT && is_on_its_way(spec, out)) {
         psti_error_clear(err);
-        psti_log(PSTI_LOG_WARN, "%s is not complete here yet: it is read from %s", spec, out->path);
+        psti_log(PSTI_LOG_WARN, "%s is not complete here yet: what is missing is read from %s",
+                 spec, out->path);
         return 0;
     }
     if (rc < 0)
@@ -125,7 +129,7 @@ static int hold_named(const char *spec, bool counts, psti_depot_hold *out, pst_e
 int psti_depot_hold_path(const char *path, bool counts, psti_depot_hold *out, pst_error *err)
 {
     out->lock = -1;
-    out->path[0] = 0;
+    out->path[0] = out->near[0] = 0;
     return psti_is_depot_url(path) ? hold_named(path, counts, out, err)
                                    : hold_folder(path, counts, out, err);
 }

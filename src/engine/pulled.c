@@ -124,6 +124,40 @@ static int open_held(const char *path, const psti_place *at, const pst_dataset_o
     return rc < 0 ? rc : 1;
 }
 
+/* ---- while it is pulled ------------------------------------------------------------------------
+ */
+
+static int near_find(void *user, const char *path, uint64_t size, const char *etag, uint64_t *out)
+{
+    return psti_depot_near_find(user, path, size, etag, out);
+}
+
+static int near_blocks(void *user, uint64_t from, size_t count, uint32_t *out)
+{
+    return psti_depot_near_blocks(user, from, count, out);
+}
+
+static void near_free(void *user)
+{
+    psti_depot_near_close(user);
+}
+
+static const psti_near nearby = {
+    .guard = {.block_bytes = PSTI_DEPOT_BLOCK, .blocks = near_blocks, .free = near_free},
+    .find = near_find};
+
+/* The bucket; what is here already is read from here. */
+static int open_far(const char *url, const psti_depot_hold *hold, const pst_dataset_options *o,
+                    psti_dataset **out, pst_error *err)
+{
+    psti_depot_near *near;
+    const int rc = psti_dataset_open(url, o, out, err);
+    if (rc == 0 && hold->near[0] && psti_dataset_is_far(*out) &&
+        psti_depot_near_open(hold->near, &near) == 0)
+        psti_dataset_set_near(*out, &nearby, near);
+    return rc;
+}
+
 /* hold: finds the revision; counts once. */
 static int open_path(const char *name, const psti_place *at, const pst_dataset_options *given,
                      bool counts, psti_dataset **out, pst_error *err)
@@ -137,7 +171,8 @@ static int open_path(const char *name, const psti_place *at, const pst_dataset_o
             return rc;
         const char *path = hold.path[0] ? hold.path : name;
         if (hold.lock < 0)
-            return psti_dataset_open_guarded(path, at, &o, NULL, NULL, out, err);
+            return at ? psti_dataset_open_at(at, &o, out, err)
+                      : open_far(path, &hold, &o, out, err);
         rc = pulled_new(&hold, &p, err);
         if (rc == 0)
             rc = open_held(path, at, &o, p, out, err);

@@ -198,8 +198,9 @@ static bool ask_locked(psti_feed *feed, run *r, int64_t share)
     if (before) /* its task did without */
         drop_locked(before);
     if (foresight_sent_locked(r, share) || !must_be_read(feed, id) ||
-        psti_dataset_extent(feed->spec.data, id, feed->spec.fields[a->input].source, &at) < 0)
-        return true; /* its task will see */
+        psti_dataset_extent(feed->spec.data, id, feed->spec.fields[a->input].source, &at) < 0 ||
+        !at.bucket)
+        return true; /* its task will see; what has a copy on the disk is not waited for */
     ahead_entry *e = entry_locked(feed);
     if (!e)
         return false;

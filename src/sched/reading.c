@@ -372,8 +372,24 @@ static bool worth_mending(const task *t, int status)
            psti_dataset_is_guarded(t->feed->spec.data);
 }
 
+/* Of a bucket whose objects have copies here: a copy failed, and they are left alone from now on.
+ */
+static bool leaves_near(const task *t)
+{
+    bool near = false;
+    for (int i = 0; i < t->read_count; i++)
+        near |= !read_from_tier(t, i) && !t->reads[i].at.bucket;
+    if (near && t->tries < RENEWALS)
+        psti_dataset_leave_near(t->feed->spec.data);
+    return near && t->tries < RENEWALS;
+}
+
 bool read_mend(task *t, int status, pst_error *err)
 {
+    if (t->feed->far && leaves_near(t)) {
+        t->tries++;
+        return true;
+    }
     if (!worth_mending(t, status) || t->tries >= RENEWALS)
         return false;
     t->tries++;
@@ -403,14 +419,16 @@ bool read_again(task *t, int status, pst_error *err)
             "the file changed since the state was saved; restore it, or start without the state");
         return false;
     }
-    if (feed->far) /* the net tried often enough; a replaced object is another sample */
+    const bool near = feed->far && leaves_near(t);
+    if (feed->far && !near) /* the net tried often enough; a replaced object is another sample */
         return false;
-    if (!(changed ? t->tries < RENEWALS : worth_retrying(status) && t->tries < feed->spec.retries))
+    if (!near &&
+        !(changed ? t->tries < RENEWALS : worth_retrying(status) && t->tries < feed->spec.retries))
         return false;
     t->tries++;
     if (mends && mend_reads(t, err) < 0)
         return false;
-    for (int i = 0; changed && !mends && i < t->read_count; i++) {
+    for (int i = 0; changed && !mends && !near && i < t->read_count; i++) {
         if (read_from_tier(t, i))
             continue;
         const int field = feed->spec.fields[t->read_field[i]].source;

@@ -213,7 +213,8 @@ void read_look_first(task *t);
 bool read_here(task *t);
 bool read_again(task *t, int status, pst_error *err);
 bool read_is_whole(const task *t);
-/* Of pulled files that turned out to be gone or damaged: true if they were fetched again. Waits. */
+/* Of pulled files that turned out to be gone or damaged: true if they were fetched again, or if the
+ * bucket is read in their place from now on. Waits. */
 bool read_mend(task *t, int status, pst_error *err);
 void read_cancel_locked(const run *r);
 void read_describe_failure(const task *t, int status, pst_error *err);

@@ -85,8 +85,24 @@ int psti_dataset_guard(psti_dataset *data, const psti_guard *guard, void *user)
     return data->shard || !data->count || !data->members ? 0 : guard_files(data);
 }
 
+void psti_dataset_set_near(psti_dataset *data, const psti_near *near, void *user)
+{
+    data->near = near;
+    data->near_user = user;
+}
+
+void psti_dataset_leave_near(psti_dataset *data)
+{
+    if (data->near && !atomic_exchange(&data->near_off, true))
+        psti_log(PSTI_LOG_WARN,
+                 "%s: copies on the local disk are gone or damaged: the bucket is read instead",
+                 data->path);
+}
+
 void psti_guard_free(psti_dataset *data)
 {
+    if (data->near)
+        data->near->guard.free(data->near_user);
     psti_free(data->sums);
     psti_free(data->first_block);
     if (data->guard)

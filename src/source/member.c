@@ -257,6 +257,32 @@ static int far_extent_locked(const psti_dataset *data, const psti_member *m, pst
     return 0;
 }
 
+/* The copy of an object on a local disk, where there is one. */
+static void take_near(const psti_dataset *data, psti_extent *at)
+{
+    char room[PSTI_ETAG_ROOM];
+    uint64_t first;
+    if (!data->near || !at->bucket || !at->length || atomic_load(&data->near_off) ||
+        strlen(at->prefix) != data->far->top)
+        return;
+    if (!at->etag)
+        psti_etag_render((uint64_t)at->mtime_ns, at->inode, room);
+    const int root = data->near->find(data->near_user, at->path, at->file_size,
+                                      at->etag ? at->etag : room, &first);
+    if (root < 0)
+        return;
+    *at = (psti_extent){.root = root,
+                        .path = at->path,
+                        .shard_fd = -1,
+                        .offset = at->offset,
+                        .length = at->length,
+                        .file_size = at->file_size,
+                        .loose = true,
+                        .guard = &data->near->guard,
+                        .guard_user = data->near_user,
+                        .first_block = first};
+}
+
 int psti_dataset_extent(const psti_dataset *data, int64_t id, int field, psti_extent *out)
 {
     if (!valid_id(data, id) || field < 0 || field >= data->fields || !data->field[field].member)
@@ -296,6 +322,8 @@ int psti_dataset_extent(const psti_dataset *data, int64_t id, int field, psti_ex
             set_guard(data, data->first_block[m - data->member], out);
     }
     unlock_data(data);
+    if (rc == 0)
+        take_near(data, out);
     return rc;
 }
 

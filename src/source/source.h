@@ -155,6 +155,18 @@ int psti_dataset_mend(psti_dataset *data, int64_t id, int field, pst_error *err)
  * what was compared, mended where need be. */
 int psti_dataset_read_now(const psti_dataset *data, int64_t id, int field, uint64_t length,
                           uint8_t *buf);
+/* Copies of objects on a local disk, of a dataset that lies in a bucket: what is there is read from
+ * them, compared block by block, and from the bucket where that fails. */
+typedef struct psti_near {
+    psti_guard guard; /* block_bytes, blocks and free */
+    /* An open folder in which the object lies under its path, and the number of its first block;
+     * -ENOENT: it does not. Any thread; quick. */
+    int (*find)(void *user, const char *path, uint64_t size, const char *etag, uint64_t *first);
+} psti_near;
+/* near lives for ever; user is taken. Before anybody else has the dataset. */
+void psti_dataset_set_near(psti_dataset *data, const psti_near *near, void *user);
+/* Copies are not what they should be: from now on the bucket alone is read. */
+void psti_dataset_leave_near(psti_dataset *data);
 /* Files that are read when a dataset is opened: annotations, transcripts, lists of splits. */
 bool psti_is_listing_file(const char *path);
 

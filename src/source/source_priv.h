@@ -105,6 +105,9 @@ struct psti_dataset {
     struct psti_late_etag *late;
     const psti_guard *guard; /* of pulled files, see guard.c; or NULL */
     void *guard_user;
+    const psti_near *near; /* copies of a bucket's objects; or NULL */
+    void *near_user;
+    atomic_bool near_off;       /* they are not read any more; stands alone */
     uint32_t *sums;             /* theirs, one a member; or NULL */
     uint64_t *first_block;      /* of files that are read in parts, one a member; or NULL */
     bool guarded;               /* something of it is compared */

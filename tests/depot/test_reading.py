@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -107,6 +108,41 @@ def test_the_same_identities_as_in_the_bucket(run, bucket, faultd, tmp_path):
     assert json.loads(done.stdout.splitlines()[-1])["samples"] == 48 - 24
 
 
+def done_notes(depot):
+    return sum(p.stat().st_size // 27 for p in depot.glob("photos/.*/done"))
+
+
+@pytest.mark.parametrize("damaged", [False, True])
+def test_what_is_here_already_is_read_from_here(run, binary, bucket, faultd, tmp_path, damaged):
+    """The pull waits for its last object; what came before is not asked for again, unless it was damaged since."""
+    more = faultd.environment(PENSTOCK_DATASETS=str(tmp_path / "depot"))
+    keys = sorted(str(p.relative_to(bucket)) for p in bucket.rglob("*.jpg"))
+    faultd.rules([{"match": {"op": "get", "key": "*" + keys[-1], "times": 1}, "do": {"delay_ms": 60000}}])
+    child = subprocess.Popen([binary, "pull", "photos", "s3://data", "--connections", "1", "--quiet"], env={**os.environ, **more})
+    try:
+        end = time.monotonic() + 50
+        while child.poll() is None and done_notes(tmp_path / "depot") < len(keys) - 1:
+            assert time.monotonic() < end
+            time.sleep(0.01)
+        if child.poll() is not None:
+            pytest.skip("the pull ended at once")
+        wanted, _ = feed(run, bucket, tmp_path / "direct")
+        if damaged:
+            flip(next((tmp_path / "depot" / "photos").glob(f".*/data/{keys[5]}")))
+        before = gets(faultd)
+        got, said = feed(run, "penstock://photos", tmp_path / "early", more=more)
+        assert got == wanted and "what is missing is read from" in said
+        assert damaged == ("the bucket is read instead" in said)
+        assert damaged or gets(faultd) - before == 1
+    finally:
+        child.kill()
+        child.wait(60)
+
+
+def gets(faultd):
+    return faultd.stats()["requests"].get("get", 0)
+
+
 def test_training_while_the_pull_runs(run, binary, bucket, faultd, tmp_path):
     more = faultd.environment(PENSTOCK_DATASETS=str(tmp_path / "depot"))
     faultd.rules([{"match": {"op": "get", "if_match": True, "key": "*0001*"}, "do": {"delay_ms": 3000}}])
@@ -124,4 +160,4 @@ def test_training_while_the_pull_runs(run, binary, bucket, faultd, tmp_path):
         child.wait(60)
     assert child.returncode == 0
     got, said = feed(run, "penstock://photos", tmp_path / "late", more=more)
-    assert got == wanted and "is read from" not in said
+    assert got == wanted and "is missing" not in said
