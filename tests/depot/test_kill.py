@@ -47,6 +47,15 @@ def check_shown(depot, bucket, contents):
     return len(shown)
 
 
+def check_blocks(binary, bucket, depot):
+    """The checksums of blocks are what the files say: looking everything over changes none."""
+    path = depot / "set" / "latest" / "blocks"
+    before = path.read_bytes()
+    done = subprocess.run(pull(binary, bucket, depot, "--check"), capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["objects_bad"] == 0 and path.read_bytes() == before
+
+
 def size_of(path):
     """0 for a part that got its name in this moment."""
     try:
@@ -87,6 +96,7 @@ def test_killed_pulls_complete_later(binary, tmp_path):
             assert done.returncode == 0, done.stderr
             assert json.loads(done.stdout)["complete"]
             assert read_bucket(depot / "set" / "latest" / "data") == contents[-1]
+            check_blocks(binary, bucket, depot)
             finished += 1
             assert finished < 5 * KILLS, "hardly any pull is killed: the moments are badly chosen"
             if finished % 2:
