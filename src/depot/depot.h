@@ -19,9 +19,11 @@ bool psti_is_depot_url(const char *text);
 /* A revision that is being read: it is not evicted meanwhile. The kernel lets go of it with the
  * process. */
 typedef struct psti_depot_hold {
-    int lock;                  /* -1 = nothing is held */
-    char path[PST_PATH_BYTES]; /* its folder; empty when a part of it is read */
-    char near[PST_PATH_BYTES]; /* of one that is not complete: what there is of it; else empty */
+    int lock;                   /* -1 = nothing is held */
+    char path[PST_PATH_BYTES];  /* its folder; empty when something else in it is read */
+    bool part;                  /* what was named lies in that folder, and is to be opened itself */
+    char below[PST_PATH_BYTES]; /* then: the folder that keys are relative to; "" or ends in '/' */
+    char near[PST_PATH_BYTES];  /* of one that is not complete: what there is of it; else empty */
 } psti_depot_hold;
 
 /* For penstock://NAME[@REVISION], and for a folder that a pull made: holds it, counts one use if it
@@ -58,11 +60,11 @@ int psti_depot_keeper_etag(void *user, const char *path, uint64_t size, const ch
 int psti_depot_keeper_sum(void *user, const char *path, uint64_t size, uint32_t *crc);
 /* Number of its first block, for psti_depot_keeper_blocks. -ENOENT as well: they have none. */
 int psti_depot_keeper_first(void *user, const char *path, uint64_t size, uint64_t *first);
-/* Files that were not asked for by their sum and are not there are brought again, and so are those
- * of which whole says that all of it is to be compared, when they are damaged: how many. Waits. Not
- * from several threads. */
-int psti_depot_keeper_complete(psti_depot_keeper *k, bool (*whole)(const char *path),
-                               pst_error *err);
+/* Files below that folder that were not asked for by their sum and are not there are brought again,
+ * and so are those of which whole says that all of it is to be compared, when they are damaged: how
+ * many. Waits. Not from several threads. */
+int psti_depot_keeper_complete(psti_depot_keeper *k, const char *below,
+                               bool (*whole)(const char *path), pst_error *err);
 /* The list is let go, until something has to be brought again. */
 void psti_depot_keeper_rest(psti_depot_keeper *k);
 

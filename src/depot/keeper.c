@@ -297,8 +297,8 @@ int psti_depot_keeper_mend(psti_depot_keeper *k, const char *path, uint64_t offs
 /* More than a few are the business of a pull, which has connections and tells how far it is. */
 enum { BAD_MOST = 64 };
 
-int psti_depot_keeper_complete(psti_depot_keeper *k, bool (*whole)(const char *path),
-                               pst_error *err)
+int psti_depot_keeper_complete(psti_depot_keeper *k, const char *below,
+                               bool (*whole)(const char *path), pst_error *err)
 {
     listing *l = &k->list->objects;
     const mending m = {l, k->list->url, k->data, k->blocks};
@@ -306,7 +306,7 @@ int psti_depot_keeper_complete(psti_depot_keeper *k, bool (*whole)(const char *p
     int rc = 0;
     for (size_t i = 0; i < l->count; i++) {
         const object *o = &l->objects[i];
-        if (o->shared ||
+        if (o->shared || strncmp(object_key(l, o), below, strlen(below)) != 0 ||
             (object_is_there(&m, o) && (!whole(object_key(l, o)) || object_is_whole(&m, o))))
             continue;
         if (count < BAD_MOST)

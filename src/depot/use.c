@@ -59,12 +59,38 @@ static bool take_apart(char *real, char **revision, bool *below)
     return false;
 }
 
+/* Something in the folder of files: where its keys begin. */
+static void hold_part(const char *real, psti_depot_hold *out)
+{
+    static const char coco[] =
+        "annotations/"; /* such a file's keys are relative to what is above */
+    const size_t len = strlen(out->path);
+    struct stat st;
+    out->part = strncmp(real, out->path, len) == 0 && real[len] == '/' && stat(real, &st) == 0 &&
+                strlen(real + len + 1) + 2 <= sizeof out->below;
+    if (!out->part) {
+        out->path[0] = 0;
+        return;
+    }
+    const bool folder = S_ISDIR(st.st_mode);
+    snprintf(out->below, sizeof out->below, "%s%s", real + len + 1, folder ? "/" : "");
+    char *slash = strrchr(out->below, '/');
+    *(slash ? slash + 1 : out->below) = 0;
+    const size_t above = strlen(out->below), tail = sizeof coco - 1;
+    if (!folder && above >= tail && strcmp(out->below + above - tail, coco) == 0 &&
+        (above == tail || out->below[above - tail - 1] == '/'))
+        out->below[above - tail] = 0;
+}
+
 static int hold_folder(const char *path, bool counts, psti_depot_hold *out, pst_error *err)
 {
-    char real[PATH_MAX], *revision;
+    char real[PATH_MAX], whole[PATH_MAX], *revision;
     bool below;
-    if (!realpath(path, real) || !take_apart(real, &revision, &below))
+    if (!realpath(path, real))
         return 0; /* whoever opens it says what is wrong */
+    memcpy(whole, real, sizeof whole);
+    if (!take_apart(real, &revision, &below))
+        return 0;
     const int set = open(real, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (set < 0)
         return 0;
@@ -76,8 +102,9 @@ static int hold_folder(const char *path, bool counts, psti_depot_hold *out, pst_
         return 0;
     if (rc < 0)
         return psti_fail(err, rc, "dataset", path, "cannot be held: %s", strerror(-rc));
-    if (!below)
-        snprintf(out->path, sizeof out->path, "%.3900s/%s/data", real, revision);
+    snprintf(out->path, sizeof out->path, "%.3900s/%s/data", real, revision);
+    if (below)
+        hold_part(whole, out);
     return 0;
 }
 
@@ -129,7 +156,8 @@ static int hold_named(const char *spec, bool counts, psti_depot_hold *out, pst_e
 int psti_depot_hold_path(const char *path, bool counts, psti_depot_hold *out, pst_error *err)
 {
     out->lock = -1;
-    out->path[0] = out->near[0] = 0;
+    out->path[0] = out->near[0] = out->below[0] = 0;
+    out->part = false;
     return psti_is_depot_url(path) ? hold_named(path, counts, out, err)
                                    : hold_folder(path, counts, out, err);
 }

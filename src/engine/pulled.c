@@ -3,7 +3,10 @@
  * that they have in their bucket, what is read compared with its checksums. On the thread that
  * opens them. */
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "core/log.h"
 #include "core/memory.h"
@@ -17,14 +20,34 @@ typedef struct pulled {
     psti_depot_keeper *keeper; /* NULL: nothing is known of it */
 } pulled;
 
+/* The path of a file as the revision has it. One that is too long is no file of it. */
+static const char *in_revision(const pulled *p, const char *path, char room[PST_PATH_BYTES])
+{
+    if (!p->hold.below[0])
+        return path;
+    const int len = snprintf(room, PST_PATH_BYTES, "%s%s", p->hold.below, path);
+    return len < PST_PATH_BYTES ? room : "";
+}
+
 static int sum(void *user, const char *path, uint64_t size, uint32_t *crc)
 {
-    return psti_depot_keeper_sum(((pulled *)user)->keeper, path, size, crc);
+    char room[PST_PATH_BYTES];
+    const pulled *p = user;
+    return psti_depot_keeper_sum(p->keeper, in_revision(p, path, room), size, crc);
 }
 
 static int first(void *user, const char *path, uint64_t size, uint64_t *out)
 {
-    return psti_depot_keeper_first(((pulled *)user)->keeper, path, size, out);
+    char room[PST_PATH_BYTES];
+    const pulled *p = user;
+    return psti_depot_keeper_first(p->keeper, in_revision(p, path, room), size, out);
+}
+
+static int etag(void *user, const char *path, uint64_t size, const char **out)
+{
+    char room[PST_PATH_BYTES];
+    const pulled *p = user;
+    return psti_depot_keeper_etag(p->keeper, in_revision(p, path, room), size, out);
 }
 
 static int blocks(void *user, uint64_t from, size_t count, uint32_t *out)
@@ -34,7 +57,9 @@ static int blocks(void *user, uint64_t from, size_t count, uint32_t *out)
 
 static int mend(void *user, const char *path, uint64_t offset, uint64_t length, pst_error *err)
 {
-    return psti_depot_keeper_mend(((pulled *)user)->keeper, path, offset, length, err);
+    char room[PST_PATH_BYTES];
+    const pulled *p = user;
+    return psti_depot_keeper_mend(p->keeper, in_revision(p, path, room), offset, length, err);
 }
 
 static void let_go(void *user)
@@ -69,7 +94,7 @@ static int pulled_new(psti_depot_hold *hold, pulled **out, pst_error *err)
     psti_error_clear(&why);
     const int rc =
         p->hold.path[0] ? psti_depot_keeper_open(p->hold.path, &p->keeper, &why) : -EPERM;
-    if (rc < 0 && rc != -EPERM) { /* a part of one, or somebody else's: read as any other folder */
+    if (rc < 0 && rc != -EPERM) { /* not its files, or somebody else's: read as any other folder */
         let_go(p);
         if (err)
             *err = why;
@@ -84,7 +109,7 @@ static int know_files(psti_dataset *data, pulled *p, pst_error *err)
 {
     int rc = psti_dataset_guard(data, &checked, p);
     if (rc == 0 && psti_depot_keeper_far(p->keeper) && psti_dataset_is_guarded(data))
-        rc = psti_dataset_take_etags(data, psti_depot_keeper_etag, p->keeper);
+        rc = psti_dataset_take_etags(data, etag, p);
     if (rc == -ENOMEM)
         return psti_fail(err, rc, "dataset", p->hold.path, "out of memory");
     /* Files of another origin beside them: then all are what the file system says. */
@@ -94,9 +119,27 @@ static int know_files(psti_dataset *data, pulled *p, pst_error *err)
                  "shards, crops of arrays) are not compared when they are read; penstock pull "
                  "--check adds them",
                  p->hold.path);
-    rc = psti_depot_keeper_complete(p->keeper, psti_is_listing_file, err);
+    rc = psti_depot_keeper_complete(p->keeper, p->hold.below, psti_is_listing_file, err);
     psti_depot_keeper_rest(p->keeper);
     return rc;
+}
+
+/* A manifest may move its keys to another folder: then nothing is known of what it names. */
+static bool keys_fit(const psti_dataset *data, const pulled *p)
+{
+    char wanted[2 * PST_PATH_BYTES];
+    psti_place at;
+    if (!p->hold.part)
+        return true;
+    if (psti_dataset_place(data, &at) < 0)
+        return false;
+    snprintf(wanted, sizeof wanted, "%s/%s", p->hold.path, p->hold.below);
+    wanted[strlen(wanted) - 1] = 0; /* both end in a slash */
+    struct stat mine, theirs;
+    const bool same = stat(wanted, &mine) == 0 && fstat(at.root, &theirs) == 0 &&
+                      mine.st_ino == theirs.st_ino && mine.st_dev == theirs.st_dev;
+    close(at.root);
+    return same;
 }
 
 /* Opens what p holds; p is the dataset's, or gone. 1: files had to be brought again. */
@@ -108,13 +151,15 @@ static int open_held(const char *path, const psti_place *at, const pst_dataset_o
     int rc = psti_dataset_open_guarded(path, at, o, guard, p, out, err);
     if (rc < 0) { /* because of what is damaged? */
         psti_error_clear(&why);
-        const int mended =
-            p->keeper ? psti_depot_keeper_complete(p->keeper, psti_is_listing_file, &why) : 0;
+        const int mended = p->keeper ? psti_depot_keeper_complete(p->keeper, p->hold.below,
+                                                                  psti_is_listing_file, &why)
+                                     : 0;
         let_go(p);
         *out = NULL;
         return mended > 0 ? 1 : rc;
     }
-    rc = p->keeper ? know_files(*out, p, err) : psti_dataset_guard(*out, &only_held, p);
+    const bool known = p->keeper && keys_fit(*out, p);
+    rc = known ? know_files(*out, p, err) : psti_dataset_guard(*out, &only_held, p);
     if (rc == 0)
         return 0;
     if (rc < 0) {
@@ -169,7 +214,7 @@ static int open_path(const char *name, const psti_place *at, const pst_dataset_o
         int rc = psti_depot_hold_path(name, counts && round == 0, &hold, err);
         if (rc < 0)
             return rc;
-        const char *path = hold.path[0] ? hold.path : name;
+        const char *path = hold.path[0] && !hold.part ? hold.path : name;
         if (hold.lock < 0)
             return at ? psti_dataset_open_at(at, &o, out, err)
                       : open_far(path, &hold, &o, out, err);

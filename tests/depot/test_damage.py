@@ -78,10 +78,10 @@ class Depot:
         assert not check or done.returncode == 0, done.stderr
         return done
 
-    def feed(self, *args, **more):
+    def feed(self, *args, data=None, **more):
         """{key: crc of what was delivered}, and what was said."""
         ledger = self.root / "ledger"
-        done = self.run("feed", f"penstock://{self.kind}", "--pipeline", PIPELINES[self.kind], "--batch", 4, "--seed", 3, "--ledger", ledger,
+        done = self.run("feed", data or f"penstock://{self.kind}", "--pipeline", PIPELINES[self.kind], "--batch", 4, "--seed", 3, "--ledger", ledger,
                         "--json", *args, **more)
         rows = [line.split("\t") for line in ledger.read_text().splitlines() if not line.startswith("#")]
         return {row[5]: row[6] for row in rows}, done.stderr
@@ -240,6 +240,23 @@ def test_one_pulled_before_there_were_blocks_is_read_and_says_so(depot):
     flip(home.data / "1.tar", members(home.data / "1.tar")[4][1] + 1000)
     got, said = home.feed()
     assert got == home.wanted and "fetched again" in said and "without checksums" not in said
+
+
+@pytest.mark.parametrize("kind", ["shards", "plain"])
+def test_what_is_read_by_its_own_path_is_compared_too(depot, buckets, kind):
+    """One shard, or one folder of a revision."""
+    home = depot(kind)
+    part = "1.tar" if kind == "shards" else sorted(os.listdir(home.data))[1]
+    wanted, said = home.feed(data=home.data / part)
+    assert wanted and len(wanted) < 48 and "fetched again" not in said
+    files = [home.data / part] if kind == "shards" else sorted((home.data / part).iterdir())
+    flip(files[0], 20000, 2)
+    if kind == "plain":
+        files[-1].unlink()
+    got, said = home.feed(data=home.data / part)
+    assert got == wanted and "fetched again" in said
+    for path in files:
+        assert path.read_bytes() == (buckets / kind / path.relative_to(home.data)).read_bytes()
 
 
 @pytest.fixture
