@@ -176,14 +176,21 @@ static void a_part_that_is_read_holds_the_whole(void)
     psti_depot_hold hold;
     place_init(&p);
     put_file(at(&p, "a-bucket/train/x.tar"), 10, 1);
+    put_file(at(&p, "a-bucket/annotations/one.json"), 10, 1);
     CHECK(pull_now(&p, "a", at(&p, "a-bucket"), &a, NULL, &err) == 0);
-    const char *paths[] = {"depot/a/latest/data/train", "depot/a/latest/data/train/x.tar"};
-    for (int i = 0; i < 2; i++) {
-        CHECK(psti_depot_hold_path(at(&p, "%s", paths[i]), true, &hold, &err) == 0);
-        CHECK(hold.lock >= 0 && !hold.path[0]);
+    const char *paths[] = {"train", "train/x.tar", "annotations/one.json"};
+    const char *below[] = {"train/", "train/", ""};
+    for (int i = 0; i < 3; i++) {
+        CHECK(psti_depot_hold_path(at(&p, "depot/a/latest/data/%s", paths[i]), true, &hold, &err) ==
+              0);
+        CHECK(hold.lock >= 0 && hold.part && strcmp(hold.path, a.path) == 0);
+        CHECKF(strcmp(hold.below, below[i]) == 0, "%s", hold.below);
         CHECK(pst_datasets_evict(p.depot, "a", NULL, &err) == -EBUSY);
         psti_depot_let_go(&hold);
     }
+    CHECK(psti_depot_hold_path(at(&p, "depot/a/latest/manifest"), true, &hold, &err) == 0);
+    CHECK(hold.lock >= 0 && !hold.path[0] && !hold.part); /* none of its files */
+    psti_depot_let_go(&hold);
     CHECK(psti_depot_hold_path(at(&p, "depot/a"), true, &hold, &err) == 0 && hold.lock < 0);
     place_fini(&p);
 }
