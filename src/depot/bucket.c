@@ -101,6 +101,7 @@ static int enlist(net_state *n, net_get *g)
     pthread_mutex_lock(&n->lock);
     const bool stopped = n->stopped;
     g->next = n->running;
+    g->prev = NULL; /* it may have been there before */
     if (!stopped && n->running)
         n->running->prev = g;
     if (!stopped)
