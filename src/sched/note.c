@@ -230,6 +230,8 @@ int psti_feed_adopt(psti_feed *feed, psti_feed *old_feed, pst_error *err)
     }
     if (!why.code) {
         cancel_all_locked(feed);
+        if (r)
+            r->serial = ++feed->run_serial;
         feed->runs = r;
         feed->run_count = r != NULL;
         feed->next_epoch = old_feed->next_epoch;

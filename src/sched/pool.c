@@ -47,7 +47,7 @@ bool pool_fixed_take_locked(psti_pool *pool, uint64_t bytes)
         }
         if (!there && pool->extra_held)
             pthread_cond_broadcast(&pool->work); /* idle workers hold it */
-        else if (!there && !pool_moves_locked(pool)) {
+        else if (!there && !pool_moves_locked(pool) && !pool->ahead_ending) {
             /* What waits for its consumer is in the way, and that may be this thread. */
             psti_budget_force(&pool->budget, bytes);
             there = true;

@@ -11,11 +11,18 @@ enum { RENEWALS = 3, COLD_SPELL = 256 };
 
 /* ---- finding and making room ----------------------------------------------------------------- */
 
+/* Whether the bytes of a read were asked for ahead. */
+static bool ahead_holds(const task *t, int read)
+{
+    return t->ahead && t->reads[read].at.bucket;
+}
+
+/* From the source; what was asked for ahead is counted there. */
 static uint64_t bytes_of(const task *t)
 {
     uint64_t bytes = t->part_bytes;
     for (int i = 0; i < t->read_count; i++)
-        bytes += read_from_tier(t, i) ? 0 : t->reads[i].at.length;
+        bytes += read_from_tier(t, i) || ahead_holds(t, i) ? 0 : t->reads[i].at.length;
     return bytes;
 }
 
@@ -73,12 +80,6 @@ static int find_member(task *t, int input, psti_extent *at)
     return rc == -ENOENT ? 0 : rc < 0 ? rc : 1;
 }
 
-/* Whether the bytes of a read were asked for ahead. */
-static bool ahead_holds(const task *t, int read)
-{
-    return t->ahead && t->reads[read].at.bucket;
-}
-
 /* Finds where the sample's members lie. Returns the bytes to read, or a negative code. */
 static int64_t find_members(task *t)
 {
@@ -123,12 +124,41 @@ void task_release_bytes_locked(psti_pool *pool, task *t)
     pthread_cond_broadcast(&pool->room);
 }
 
-/* Idle tasks keep small buffers; when those stand in the way, they go. */
+/* Idle tasks keep small buffers, and look-ahead holds what is not needed yet; when those stand in
+ * the way, they go. */
 void task_shed_locked(psti_pool *pool, const task *but)
 {
+    while (ahead_yield_locked(pool, true))
+        continue;
     for (task *t = pool->free_tasks; t; t = t->next)
         if (t != but && t->charged)
             task_release_bytes_locked(pool, t);
+}
+
+/* So many bytes in all for the task. */
+static bool charge_locked(task *t, uint64_t want)
+{
+    psti_pool *pool = t->feed->pool;
+    if (pool->encoded - t->charged + want > pool_encoded_max_locked(pool) ||
+        !psti_budget_try(&pool->budget, want - t->charged))
+        return false;
+    pool->encoded += want - t->charged;
+    t->charged = want;
+    return true;
+}
+
+/* The same at the cost of look-ahead: its idle buffers in any case; what it has fetched, or is
+ * about to, where the task's feed has nothing else under way, or could not go on. */
+static bool charge_hard_locked(task *t, uint64_t want, bool must)
+{
+    psti_pool *pool = t->feed->pool;
+    const uint64_t most = pool_encoded_max_locked(pool);
+    const bool needy = must || t->feed->inflight <= t->feed->lanes.aside;
+    bool there = charge_locked(t, want);
+    while (!there && pool->encoded - pool->ahead_ending - t->charged + want > most &&
+           ahead_yield_locked(pool, needy))
+        there = charge_locked(t, want);
+    return there;
 }
 
 /* Memory for the encoded bytes, out of the encoded part of the budget. 1: there; 0: not now;
@@ -143,17 +173,16 @@ static int reserve_bytes_locked(task *t, uint64_t total, bool must)
     const uint64_t most = pool_encoded_max_locked(pool);
     if (want > most)
         return PST_EBUDGET;
-    const uint64_t held = pool->encoded - t->charged;
-    if (held + want > most || !psti_budget_try(&pool->budget, want - t->charged)) {
-        if (pool_moves_locked(pool) && !must)
+    if (!charge_hard_locked(t, want, must)) {
+        if ((pool_moves_locked(pool) || pool->ahead_ending) && !must)
             return 0;
         /* Nothing is under way that could make room: idle buffers go, and this sample comes in any
          * case. */
         task_shed_locked(pool, t);
         psti_budget_force(&pool->budget, want - t->charged);
+        pool->encoded += want - t->charged;
+        t->charged = want;
     }
-    pool->encoded += want - t->charged;
-    t->charged = want;
     if (psti_buf_need(PSTI_MEM_SCHED, &t->bytes, total) == 0)
         return 1;
     task_release_bytes_locked(pool, t);

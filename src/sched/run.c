@@ -122,6 +122,7 @@ run *run_new(psti_feed *feed, uint64_t number, const psti_state *from, pst_error
 
 void run_begin_locked(run *r)
 {
+    r->serial = ++r->feed->run_serial;
     if (r->feed->group)
         group_epoch_locked(r);
 }

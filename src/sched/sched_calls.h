@@ -177,7 +177,8 @@ static inline int64_t lane_outstanding(const psti_feed *feed)
 {
     return feed->outstanding - feed->lanes.aside + feed->lanes.held_count;
 }
-/* Whether anything is under way that will come to an end without a consumer's doing. */
+/* Whether anything is under way that will come to an end without a consumer's doing. Reads of
+ * look-ahead that were given up do, too, see ahead_ending. */
 static inline bool pool_moves_locked(const psti_pool *pool)
 {
     return pool->inflight > pool->parked;
@@ -384,6 +385,12 @@ uint8_t *ahead_bytes(const task *t);
 /* In place of reading: false when they are on their way and read is told; else how it went. */
 bool ahead_submit_locked(task *t, psti_read *read, int *status);
 void ahead_end_locked(task *t);
+void ahead_back_locked(task *t);       /* the task is not sent out after all */
+void ahead_sent_locked(const task *t); /* it is, and what was not found for it is of no use */
+/* Gives back memory of any feed, one buffer: an idle one, else (fetched) what is furthest away.
+ * False: there is nothing more. What is on its way is only in pool->ahead_ending yet; when it is
+ * there, workers and who waits for room are told. */
+bool ahead_yield_locked(psti_pool *pool, bool fetched);
 void ahead_waits_locked(psti_feed *feed, uint64_t now); /* its consumer does */
 void ahead_look_locked(psti_feed *feed, uint64_t now);  /* a batch of it was handed over */
 

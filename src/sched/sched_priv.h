@@ -145,6 +145,7 @@ struct run {
     run *next;
     psti_feed *feed;
     uint64_t number; /* the epoch */
+    uint64_t serial; /* of the feed's runs that have begun: an epoch may begin again */
     psti_epoch *epoch;
     psti_deal *deal;
     int64_t steps, share, slots; /* of this rank: steps, real positions, slots to fill (without
@@ -347,17 +348,18 @@ typedef struct lanes {
  * ---------------------------------------------------------------------------------- */
 
 typedef struct lookahead {
-    bool on;          /* fixed */
-    int input;        /* fixed: the member that is read */
-    int64_t depth;    /* samples that are asked for beyond those sent out */
-    uint64_t epoch;   /* of the run it looks at */
-    int64_t next;     /* share index that is looked at next */
-    ahead_entry **at; /* by share index; made when first needed */
-    ahead_entry *all, *free;
-    int64_t idle, reading, ready; /* entries: free; on their way; come and not taken */
-    int64_t least;                /* fewest that were ready since looked_ns */
-    uint64_t bytes;               /* counted for them */
+    bool on;                          /* fixed */
+    int input;                        /* fixed: the member that is read */
+    int64_t depth;                    /* samples that are asked for beyond those sent out */
+    uint64_t run;                     /* serial of the one it looks at */
+    int64_t next;                     /* share index that is looked at next */
+    ahead_entry **at;                 /* by share index; made when first needed */
+    ahead_entry *all, *spare, *empty; /* spare: free ones with memory, empty: without */
+    int64_t spares, reading, ready;   /* entries: spare; on their way; come and not taken */
+    int64_t least, least_spares;      /* fewest that were ready, and spare, since looked_ns */
+    uint64_t bytes;                   /* counted for them */
     uint64_t grown_ns, waited_ns, looked_ns;
+    uint64_t yielded_ns; /* when others needed its bytes; 0 = never */
 } lookahead;
 
 /* ---- foresight of a feed (foresight.c)
@@ -429,6 +431,7 @@ struct psti_feed {
     int64_t outstanding;
     run *runs; /* the first is the one being delivered */
     int run_count;
+    uint64_t run_serial; /* of the last one that began */
     uint64_t next_epoch, end_epoch;
     atomic_bool resumed; /* counter-like: workers read it without the lock */
     bool closing, started;
@@ -532,10 +535,11 @@ struct psti_pool {
      * where a feed stages (records, and batches of varying shape that are not handed over yet), and
      * what remains for extra (what single large samples take beyond keep). */
     uint64_t fixed, encoded, staged, extra;
-    uint64_t extra_aside;                   /* of extra: samples that were put aside have it */
-    uint64_t extra_held;                    /* of extra: workers hold it between samples */
-    int stagers;                            /* feeds that stage */
-    int voluminous;                         /* feeds that deliver volumes */
+    uint64_t ahead_ending; /* of encoded: look-ahead's, as soon as the net lets go */
+    uint64_t extra_aside;  /* of extra: samples that were put aside have it */
+    uint64_t extra_held;   /* of extra: workers hold it between samples */
+    int stagers;           /* feeds that stage */
+    int voluminous;        /* feeds that deliver volumes */
     uint64_t tickets_given, tickets_served; /* asking for extra bytes: first come, first served */
     bool stopping;
     atomic_bool clocked; /* workers look at it without the lock; see psti_pool_clock */

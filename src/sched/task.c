@@ -253,10 +253,11 @@ static task *send_out_locked(psti_feed *feed, run *r, int64_t share, worker *w, 
         if (t->augmented) /* stays picked */
             t->cached = NULL;
         form_drop(t);
-        ahead_end_locked(t);
+        ahead_back_locked(t);
         return NULL;
     }
     commit_locked(t, w, early);
+    ahead_sent_locked(t);
     t->unread = rc > 0 && (fetched || t->read_count > 0);
     t->asks &= t->unread;
     t->read_ns = 0;
