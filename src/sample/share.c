@@ -98,6 +98,14 @@ static void mark_all_used(psti_share *share, uint64_t bit)
             share->ticket[i].used |= bit;
 }
 
+/* Rates are parts of a whole: of the others' when one comes, about whom nothing is known yet, and
+ * of what is left when one has gone. Else a newcomer would pass for one that is half as fast. */
+static void scale_rates(psti_share *share, double by)
+{
+    for (uint64_t mask = share->members; mask; mask &= mask - 1)
+        share->seat[__builtin_ctzll(mask)].rate *= by;
+}
+
 int psti_share_join(psti_share *share, bool returning, int *member, pst_error *err)
 {
     if (share->members == UINT64_MAX)
@@ -115,8 +123,9 @@ int psti_share_join(psti_share *share, bool returning, int *member, pst_error *e
     }
     seat->live = true;
     seat->heir = -1;
+    seat->rate = 1.0 / (__builtin_popcountll(share->members) + 1);
+    scale_rates(share, 1 - seat->rate);
     share->members |= psti_member_bit(at);
-    seat->rate = 1.0 / __builtin_popcountll(share->members);
     set_window(share, seat, share->spec.window);
     if (returning)
         mark_all_used(share, psti_member_bit(at));
@@ -142,6 +151,8 @@ void psti_share_leave(psti_share *share, int member)
     for (uint32_t i = 0; i < share->tickets_made; i++)
         share->ticket[i].used &= ~psti_member_bit(member);
     share->members &= ~psti_member_bit(member);
+    if (share->seat[member].rate < 0.99)
+        scale_rates(share, 1 / (1 - share->seat[member].rate));
     seat_fini(&share->seat[member]);
     psti_share_foresee(share);
 }

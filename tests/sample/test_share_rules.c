@@ -135,6 +135,35 @@ static void jobs_side_by_side_share_one_order_and_split_the_work(void)
     psti_share_free(share);
 }
 
+/* Its rate is not known yet: as long as that is so, it is as fast as the others are. */
+static void one_who_comes_between_anothers_epochs_is_followed(void)
+{
+    enum { N = 400 };
+    psti_share *share = group_of(N, 1, N / 10);
+    psti_share_member first, second;
+    int member;
+    for (int epoch = 0; epoch < 4; epoch++) {
+        for (int i = 0; i < N; i++) {
+            const psti_share_pick pick = next(share, 0);
+            psti_share_finish(share, &pick);
+        }
+        if (epoch < 3)
+            psti_share_epoch(share, 0, NULL);
+    }
+    CHECK(psti_share_join(share, false, &member, NULL) == 0);
+    psti_share_epoch(share, member, NULL);
+    psti_share_epoch(share, 0, NULL);
+    psti_share_member_get(share, 0, &first);
+    psti_share_member_get(share, member, &second);
+    CHECKF(first.order == second.order, "%d and %d", (int)first.order, (int)second.order);
+    CHECKF(first.rate + second.rate > 0.999 && first.rate + second.rate < 1.001, "%f and %f",
+           first.rate, second.rate);
+    psti_share_leave(share, member);
+    psti_share_member_get(share, 0, &first);
+    CHECKF(first.rate > 0.999 && first.rate < 1.001, "%f", first.rate);
+    psti_share_free(share);
+}
+
 static void no_job_gets_the_same_order_twice(void)
 {
     psti_share *share = group_of(100, 2, 100); /* everything is near enough to follow */
@@ -320,6 +349,7 @@ int main(void)
     RUN(what_another_gives_up_is_prepared);
     RUN(a_job_never_gets_what_it_prepared_itself);
     RUN(jobs_side_by_side_share_one_order_and_split_the_work);
+    RUN(one_who_comes_between_anothers_epochs_is_followed);
     RUN(no_job_gets_the_same_order_twice);
     RUN(sixty_four_fit_and_a_seat_is_clean_when_it_is_taken_again);
     RUN(a_job_that_returns_gets_nothing_it_may_have_had);
