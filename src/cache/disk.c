@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The disk tier: what is found, what is kept, who makes way, and what an error of the disk does.
+ * One that has no space left is read as before and written to again when it has some; any other
+ * error turns the tier off for a while.
  *
  * Who makes way: an entry whose owner nobody uses and that this process has not used itself; else
  * one that was not asked for while everything in use was (psti_disk_horizon). Between entries in
@@ -19,7 +21,7 @@
 #include "core/status.h"
 
 static const uint64_t RETRY_NS = 60000000000u, PATIENCE_NS = 50000000, PATIENCE_MOST_NS = 250000000;
-enum { DRAWS = 32, BAD_READS_MOST = 8 };
+enum { DRAWS = 32, BAD_READS_MOST = 8, TOLD_AGAIN = 10 };
 
 /* ---- owners and age -------------------------------------------------------------------------- */
 
@@ -104,8 +106,42 @@ static bool take_victim_locked(psti_disk *disk, disk_entry *out)
 
 /* ---- errors ---------------------------------------------------------------------------------- */
 
+static bool no_space(int error)
+{
+    return error == -ENOSPC || error == -EDQUOT;
+}
+
+/* Nothing is written for a while. A disk that goes on being nearly full is told of once in a while,
+ * not each time. */
+static void crowded_locked(psti_disk *disk, int error)
+{
+    const uint64_t now = psti_now_ns();
+    if (!disk->crowded_ns || now - disk->crowded_ns > TOLD_AGAIN * disk->spec.retry_ns)
+        psti_log(PSTI_LOG_WARN,
+                 "no room on the disk for more of the disk tier in %s: %s. What is there is used; "
+                 "it is tried again every minute",
+                 disk->spec.dir, pst_strerror(error));
+    disk->stats.errors++;
+    disk->crowded = true;
+    disk->crowded_ns = now;
+    disk->retry_ns = now + disk->spec.retry_ns;
+    pthread_cond_broadcast(&disk->room);
+}
+
+/* Whether entries are written; the next one finds out whether there is room again. */
+static bool writes_locked(psti_disk *disk)
+{
+    if (disk->crowded && psti_now_ns() >= disk->retry_ns)
+        disk->crowded = false;
+    return !disk->off && !disk->crowded;
+}
+
 static void trouble_locked(psti_disk *disk, int error)
 {
+    if (no_space(error) && disk->files.dir >= 0) {
+        crowded_locked(disk, error);
+        return;
+    }
     disk->stats.errors++;
     disk->off = true;
     disk->retry_ns = psti_now_ns() + disk->spec.retry_ns;
@@ -183,7 +219,7 @@ bool psti_disk_wants(psti_disk *disk, const psti_cache_key *key, size_t packed)
         disk_blocks(packed) > disk->spec.bytes)
         return false;
     pthread_mutex_lock(&disk->lock);
-    const bool wants = !disk->off && !disk->full && !index_find(&disk->index, id);
+    const bool wants = writes_locked(disk) && !disk->full && !index_find(&disk->index, id);
     pthread_mutex_unlock(&disk->lock);
     return wants;
 }
@@ -193,7 +229,7 @@ static disk_item *push_locked(psti_disk *disk, size_t bytes)
 {
     const uint64_t since = psti_now_ns();
     disk_item *item;
-    while (!(item = queue_push(&disk->queue, bytes)) && !disk->behind && !disk->off &&
+    while (!(item = queue_push(&disk->queue, bytes)) && !disk->behind && writes_locked(disk) &&
            !disk->stopping) {
         const uint64_t now = psti_now_ns(), done = disk->done;
         const struct timespec until = psti_timespec_ns(now + PATIENCE_NS);
@@ -208,10 +244,10 @@ static disk_item *push_locked(psti_disk *disk, size_t bytes)
 /* The item of a new entry, its bytes not packed yet; NULL: it is not kept. */
 static disk_item *begin_locked(psti_disk *disk, psti_id128 id, psti_id128 owner, size_t size)
 {
-    if (disk->off || disk->full || disk->stopping || index_find(&disk->index, id))
+    if (!writes_locked(disk) || disk->full || disk->stopping || index_find(&disk->index, id))
         return NULL;
     disk_item *item = push_locked(disk, size);
-    if (!item || disk->off || index_find(&disk->index, id)) {
+    if (!item || !writes_locked(disk) || index_find(&disk->index, id)) {
         disk->stats.dropped += !item;
         if (item)
             item->skip = item->packed = true; /* the lock was let go: somebody was faster */
@@ -285,7 +321,7 @@ static int keep(psti_disk *disk, disk_item *item)
 static void write_first_locked(psti_disk *disk, disk_item *item)
 {
     int rc = 1;
-    if (!disk->off) {
+    if (!disk->off && !disk->crowded) {
         pthread_mutex_unlock(&disk->lock);
         rc = keep(disk, item);
         pthread_mutex_lock(&disk->lock);
@@ -334,13 +370,16 @@ static void retry_locked(psti_disk *disk)
         rc = files_scan(&disk->files, &fresh);
     pthread_mutex_lock(&disk->lock);
     disk->retry_ns = psti_now_ns() + disk->spec.retry_ns;
-    if (rc || disk->queue.count) { /* what is being packed has its place in the old index */
+    const bool crowded = no_space(rc) && fresh.slots;
+    if ((rc && !crowded) ||
+        disk->queue.count) { /* what is being packed has its place in the old index */
         index_clear(&fresh);
         return;
     }
     index_clear(&disk->index);
     disk->index = fresh;
     disk->off = disk->full = false;
+    disk->crowded = crowded;
     disk->bad_reads = disk->doomed_count = 0;
 }
 
@@ -518,5 +557,6 @@ void psti_disk_stats_get(psti_disk *disk, psti_disk_stats *out)
     out->bytes = disk->index.bytes;
     out->limit = disk->spec.bytes;
     out->off = disk->off;
+    out->crowded = disk->crowded;
     pthread_mutex_unlock(&disk->lock);
 }

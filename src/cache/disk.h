@@ -5,7 +5,8 @@
  *
  * Finding needs memory alone, reading is whoever asks's own business (an ordinary read of a file,
  * then psti_envelope_open), writing is a thread's. Whatever the disk does, nothing here fails: an
- * error turns the tier off with one message, and after a minute it is tried again. Any thread. */
+ * error turns the tier off with one message, and after a minute it is tried again; a disk without
+ * space is only not written to. Any thread. */
 #ifndef PSTI_CACHE_DISK_H
 #define PSTI_CACHE_DISK_H
 
@@ -74,6 +75,7 @@ typedef struct psti_disk_stats {
     uint64_t damaged;          /* found and not usable */
     uint64_t errors;           /* of the system's */
     bool off;
+    bool crowded; /* the disk has no space: nothing is written */
 } psti_disk_stats;
 void psti_disk_stats_get(psti_disk *disk, psti_disk_stats *out);
 

@@ -117,10 +117,12 @@ struct psti_disk {
     disk_index index;
     disk_queue queue;
     bool stopping;
-    bool off, told;    /* told: since it last worked */
-    uint64_t retry_ns; /* off: when it is tried again */
-    bool behind;       /* somebody waited in vain: nobody waits until half is written */
-    bool full;         /* nothing makes way; looked at again when something changes */
+    bool off, told;      /* told: since it last worked */
+    bool crowded;        /* nothing is written: the disk has no space */
+    uint64_t crowded_ns; /* when that was last so; 0 = never */
+    uint64_t retry_ns;   /* off, crowded: when it is tried again */
+    bool behind;         /* somebody waited in vain: nobody waits until half is written */
+    bool full;           /* nothing makes way; looked at again when something changes */
     uint64_t random;
     struct {
         uint16_t tag;

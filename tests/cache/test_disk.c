@@ -18,6 +18,7 @@
 
 #define MIB ((uint64_t)1 << 20)
 enum { RETRY_MS = 20 };
+static uint64_t retry_ns = (uint64_t)RETRY_MS * 1000000;
 
 static int messages;
 
@@ -61,9 +62,42 @@ static psti_disk *open_disk(const char *dir, uint64_t bytes)
 {
     pst_error err = {0};
     psti_disk *disk = NULL;
-    const psti_disk_spec spec = {(char *)dir, bytes, 4 * MIB, (uint64_t)RETRY_MS * 1000000};
+    const psti_disk_spec spec = {(char *)dir, bytes, 4 * MIB, retry_ns};
     CHECKF(psti_disk_open(&spec, &disk, &err) == 0, "%s", err.message);
     return disk;
+}
+
+/* A tier in a directory of its own. */
+typedef struct rig {
+    char *dir;
+    uint64_t bytes;
+    psti_disk *disk;
+} rig;
+
+static rig begin(uint64_t bytes)
+{
+    rig g = {.dir = fresh_dir(), .bytes = bytes};
+    g.disk = open_disk(g.dir, bytes);
+    messages = 0;
+    return g;
+}
+
+static void restart(rig *g)
+{
+    psti_disk_close(g->disk);
+    g->disk = open_disk(g->dir, g->bytes);
+}
+
+static void remove_dir(char *dir)
+{
+    remove_tree(dir);
+    free(dir);
+}
+
+static void end(rig *g)
+{
+    psti_disk_close(g->disk);
+    remove_dir(g->dir);
 }
 
 /* ---- entries that tell what they should be --------------------------------------------------- */
@@ -192,126 +226,106 @@ static uint64_t books_of(const char *dir)
 
 static void what_is_put_is_found(void)
 {
-    char *dir = fresh_dir();
-    psti_disk *disk = open_disk(dir, 64 * MIB);
-    put_all(disk, 0, 100, OWNER);
-    CHECK(get_all(disk, 120) == 100);
-    const psti_disk_stats s = stats_of(disk);
+    rig g = begin(64 * MIB);
+    put_all(g.disk, 0, 100, OWNER);
+    CHECK(get_all(g.disk, 120) == 100);
+    const psti_disk_stats s = stats_of(g.disk);
     CHECK(s.entries == 100 && s.written == 100 && !s.errors && !s.dropped && !s.off);
-    CHECK(look(dir).bytes == s.bytes && books_of(dir) == s.bytes);
-    put_all(disk, 0, 100, OWNER); /* again: nothing is written */
-    CHECK(stats_of(disk).written == 100);
-    psti_disk_close(disk);
-    remove_tree(dir);
-    free(dir);
+    CHECK(look(g.dir).bytes == s.bytes && books_of(g.dir) == s.bytes);
+    put_all(g.disk, 0, 100, OWNER); /* again: nothing is written */
+    CHECK(stats_of(g.disk).written == 100);
+    end(&g);
 }
 
 static void a_restart_finds_everything(void)
 {
-    char *dir = fresh_dir();
-    psti_disk *disk = open_disk(dir, 64 * MIB);
+    rig g = begin(64 * MIB);
     for (int i = 0; i < 100; i++)
-        put(disk, i, OWNER);
-    psti_disk_close(disk); /* writes what is queued */
-    disk = open_disk(dir, 64 * MIB);
-    CHECK(stats_of(disk).entries == 100);
-    CHECK(get_all(disk, 100) == 100);
-    psti_disk_close(disk);
-    remove_tree(dir);
-    free(dir);
+        put(g.disk, i, OWNER);
+    restart(&g); /* writes what is queued */
+    CHECK(stats_of(g.disk).entries == 100);
+    CHECK(get_all(g.disk, 100) == 100);
+    end(&g);
 }
 
 static void names_that_are_not_ours_are_left_alone(void)
 {
-    char *dir = fresh_dir();
-    psti_disk *disk = open_disk(dir, 64 * MIB);
-    put_all(disk, 0, 3, OWNER);
-    psti_disk_close(disk);
+    rig g = begin(64 * MIB);
+    put_all(g.disk, 0, 3, OWNER);
+    psti_disk_close(g.disk);
     static const char *const names[] = {"00/x", "00/../../etc",
                                         "00/000000000000000000000000000000.0000.0",
                                         "00/000000000000000000000000000000.0000.00000000010",
                                         "00/00000000000000000000000000000g.0000.10"};
     char path[4096];
-    snprintf(path, sizeof path, "%s/00", dir);
+    snprintf(path, sizeof path, "%s/00", g.dir);
     mkdir(path, 0700);
     disk_entry parsed;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         CHECKF(!disk_name_parse("00", names[i] + 3, &parsed), "%s", names[i]);
-        snprintf(path, sizeof path, "%s/%s", dir, names[i]);
+        snprintf(path, sizeof path, "%s/%s", g.dir, names[i]);
         const int fd = strstr(names[i], "..") ? -1 : open(path, O_CREAT | O_WRONLY, 0600);
         if (fd >= 0)
             close(fd);
     }
-    disk = open_disk(dir, 64 * MIB);
-    CHECK(stats_of(disk).entries == 3 && get_all(disk, 3) == 3);
-    psti_disk_close(disk);
-    remove_tree(dir);
-    free(dir);
+    g.disk = open_disk(g.dir, g.bytes);
+    CHECK(stats_of(g.disk).entries == 3 && get_all(g.disk, 3) == 3);
+    end(&g);
 }
 
 /* ---- who makes way --------------------------------------------------------------------------- */
 
 static void the_quota_holds_and_equals_stay(void)
 {
-    char *dir = fresh_dir();
-    psti_disk *disk = open_disk(dir, MIB);
-    psti_disk_use(disk, OWNER, true);
-    put_all(disk, 0, 400, OWNER);
-    const int kept = get_all(disk, 400);
+    rig g = begin(MIB);
+    psti_disk_use(g.disk, OWNER, true);
+    put_all(g.disk, 0, 400, OWNER);
+    const int kept = get_all(g.disk, 400);
     CHECKF(kept > 60 && kept < 200, "%d", kept);
-    CHECK(look(dir).bytes <= MIB && books_of(dir) <= MIB);
-    CHECK(stats_of(disk).evicted == 0);
-    put_all(disk, 0, 400, OWNER);
-    CHECK(get_all(disk, 400) == kept);
-    psti_disk_close(disk);
-    remove_tree(dir);
-    free(dir);
+    CHECK(look(g.dir).bytes <= MIB && books_of(g.dir) <= MIB);
+    CHECK(stats_of(g.disk).evicted == 0);
+    put_all(g.disk, 0, 400, OWNER);
+    CHECK(get_all(g.disk, 400) == kept);
+    end(&g);
 }
 
 static void entries_that_nobody_uses_make_way(void)
 {
-    char *dir = fresh_dir();
-    psti_disk *disk = open_disk(dir, MIB);
-    psti_disk_use(disk, OTHER, true);
-    put_all(disk, 0, 400, OTHER);
-    psti_disk_close(disk);
-    disk = open_disk(dir, MIB);
-    psti_disk_use(disk, OWNER, true);
-    const int before = (int)stats_of(disk).entries;
+    rig g = begin(MIB);
+    psti_disk_use(g.disk, OTHER, true);
+    put_all(g.disk, 0, 400, OTHER);
+    restart(&g);
+    psti_disk_use(g.disk, OWNER, true);
+    const int before = (int)stats_of(g.disk).entries;
     for (int round = 0; round < 20; round++)
-        put_all(disk, 1000, 1000 + before, OWNER);
+        put_all(g.disk, 1000, 1000 + before, OWNER);
     int mine = 0;
     for (int i = 1000; i < 1000 + before; i++)
-        mine += get(disk, i);
+        mine += get(g.disk, i);
     CHECKF(mine > before * 8 / 10, "%d of %d", mine, before);
-    CHECK(look(dir).bytes <= MIB);
-    psti_disk_close(disk);
-    remove_tree(dir);
-    free(dir);
+    CHECK(look(g.dir).bytes <= MIB);
+    end(&g);
 }
 
 static void entries_that_nobody_asks_for_make_way(void)
 {
-    char *dir = fresh_dir();
-    psti_disk *disk = open_disk(dir, MIB);
-    psti_disk_use(disk, OWNER, true);
-    psti_disk_horizon(disk, 200);
-    put_all(disk, 0, 400, OWNER);
-    CHECK(stats_of(disk).evicted == 0);
+    rig g = begin(MIB);
+    psti_disk_use(g.disk, OWNER, true);
+    psti_disk_horizon(g.disk, 200);
+    put_all(g.disk, 0, 400, OWNER);
+    CHECK(stats_of(g.disk).evicted == 0);
     for (int round = 0; round < 10; round++) { /* other samples, of the same form */
         for (int i = 1000; i < 1100; i++)
-            if (!get(disk, i))
-                put(disk, i, OWNER);
-        psti_disk_flush(disk);
+            if (!get(g.disk, i))
+                put(g.disk, i, OWNER);
+        psti_disk_flush(g.disk);
     }
     int mine = 0;
     for (int i = 1000; i < 1100; i++)
-        mine += get(disk, i);
+        mine += get(g.disk, i);
     CHECKF(mine >= 80, "%d of 100", mine);
-    CHECK(look(dir).bytes <= MIB);
-    psti_disk_close(disk);
-    remove_tree(dir);
-    free(dir);
+    CHECK(look(g.dir).bytes <= MIB);
+    end(&g);
 }
 
 /* ---- errors ---------------------------------------------------------------------------------- */
@@ -326,19 +340,18 @@ static bool comes_back(psti_disk *disk)
 
 static void one_error(fault_call call, int error, int number, bool persistent)
 {
-    char *dir = fresh_dir();
-    psti_disk *disk = open_disk(dir, MIB / 4 * 5);
-    put_all(disk, 0, 20, OWNER);
+    rig g = begin(MIB / 4 * 5);
+    put_all(g.disk, 0, 20, OWNER);
     messages = 0;
     fault_arm(call, number, error, persistent);
-    psti_disk_use(disk, OTHER, true);
-    put_all(disk, 20, 60, OTHER);
-    put_all(disk, 60, 100, OTHER);
+    psti_disk_use(g.disk, OTHER, true);
+    put_all(g.disk, 20, 60, OTHER);
+    put_all(g.disk, 60, 100, OTHER);
     const uint64_t until =
         psti_now_ns() + 3ull * RETRY_MS * 1000000; /* it is tried again meanwhile */
-    for (int i = 100; persistent && stats_of(disk).errors == 1 && psti_now_ns() < until; i++)
-        put_all(disk, i % 200, i % 200 + 1, OTHER);
-    const psti_disk_stats s = stats_of(disk);
+    for (int i = 100; persistent && stats_of(g.disk).errors == 1 && psti_now_ns() < until; i++)
+        put_all(g.disk, i % 200, i % 200 + 1, OTHER);
+    const psti_disk_stats s = stats_of(g.disk);
     fault_off();
     /* Entries whose folder is there are written in between: then it is told again. */
     CHECKF(messages <= 1 || call == FAULT_MKDIRAT, "%s %d: %d messages", fault_names[call], error,
@@ -346,19 +359,16 @@ static void one_error(fault_call call, int error, int number, bool persistent)
     CHECKF(!s.off || messages >= 1, "%s: off without a word", fault_names[call]);
     if (persistent && call != FAULT_UNLINKAT && call != FAULT_PREAD)
         CHECKF(s.errors || call == FAULT_MKDIRAT, "%s %d", fault_names[call], error);
-    CHECK(look(dir).bytes <= MIB / 4 * 5);
-    get_all(disk, 100); /* checks the bytes of those that are there */
-    CHECKF(comes_back(disk), "%s %d", fault_names[call], error);
-    CHECK(get_all(disk, 20) > 0);
-    psti_disk_close(disk);
-    disk = open_disk(dir, MIB / 4 * 5);
-    get_all(disk, 100);
-    CHECK(look(dir).temporary == 0);
-    put_all(disk, 0, 30, OWNER);
-    CHECK(look(dir).bytes <= MIB / 4 * 5 && books_of(dir) == look(dir).bytes);
-    psti_disk_close(disk);
-    remove_tree(dir);
-    free(dir);
+    CHECK(look(g.dir).bytes <= MIB / 4 * 5);
+    get_all(g.disk, 100); /* checks the bytes of those that are there */
+    CHECKF(comes_back(g.disk), "%s %d", fault_names[call], error);
+    CHECK(get_all(g.disk, 20) > 0);
+    restart(&g);
+    get_all(g.disk, 100);
+    CHECK(look(g.dir).temporary == 0);
+    put_all(g.disk, 0, 30, OWNER);
+    CHECK(look(g.dir).bytes <= MIB / 4 * 5 && books_of(g.dir) == look(g.dir).bytes);
+    end(&g);
 }
 
 static void every_error_of_every_call_is_survived(void)
@@ -373,13 +383,99 @@ static void every_error_of_every_call_is_survived(void)
     }
 }
 
+/* What is there stays, and nothing is tried before it is time; other errors turn the tier off. */
+static void a_full_disk_is_read_from_as_before(void)
+{
+    static const int errors[] = {ENOSPC, EDQUOT, EIO};
+    const uint64_t usual_ns = retry_ns;
+    for (size_t i = 0; i < sizeof errors / sizeof *errors; i++) {
+        const bool full = errors[i] != EIO;
+        retry_ns = 3600000000000u;
+        rig g = begin(64 * MIB);
+        put_all(g.disk, 0, 20, OWNER);
+        fault_arm(FAULT_WRITE, 0, errors[i], true);
+        put_all(g.disk, 20, 40, OWNER);
+        const int tried = fault_count();
+        put_all(g.disk, 40, 100, OWNER);
+        CHECKF(fault_count() == tried && tried > 0, "%d, %d", fault_count(), tried);
+        const psti_cache_key next = key_of(200);
+        CHECK(!psti_disk_wants(g.disk, &next, 4000));
+        const psti_disk_stats s = stats_of(g.disk);
+        CHECKF(s.crowded == full && s.off == !full, "error %d", errors[i]);
+        CHECKF(messages == 1, "%d messages", messages);
+        CHECKF(get_all(g.disk, 100) == (full ? 20 : 0), "error %d", errors[i]);
+        CHECK(look(g.dir).entries == 20 && look(g.dir).temporary == 0);
+        fault_off();
+        retry_ns = usual_ns;
+        restart(&g);
+        CHECK(get_all(g.disk, 100) == 20);
+        end(&g);
+    }
+}
+
+/* Puts until something is written again. */
+static bool writes_again(psti_disk *disk, int number)
+{
+    const uint64_t until = psti_now_ns() + 10000000000u, before = stats_of(disk).written;
+    while (stats_of(disk).written == before && psti_now_ns() < until)
+        put_all(disk, number, number + 1, OWNER);
+    return stats_of(disk).written > before;
+}
+
+static void a_disk_that_has_room_again_is_written_to(void)
+{
+    rig g = begin(64 * MIB);
+    put_all(g.disk, 0, 20, OWNER);
+    fault_arm(FAULT_WRITE, 0, ENOSPC, true);
+    const uint64_t until = psti_now_ns() + 10000000000u;
+    while (fault_count() < 3 && psti_now_ns() < until) /* is tried again now and then */
+        put_all(g.disk, 20, 21, OWNER);
+    CHECK(fault_count() >= 3 && stats_of(g.disk).entries == 20);
+    fault_off();
+    CHECK(writes_again(g.disk, 20));
+    put_all(g.disk, 21, 40, OWNER);
+    CHECK(get_all(g.disk, 40) == 40 && !stats_of(g.disk).crowded && !stats_of(g.disk).off);
+    CHECKF(messages == 1, "%d messages", messages);
+    end(&g);
+}
+
+/* Reading finds out that it is gone, which is another matter. */
+static void a_full_disk_that_is_lost_turns_it_off(void)
+{
+    rig g = begin(64 * MIB);
+    retry_ns = 3600000000000u;
+    restart(&g);
+    put_all(g.disk, 0, 20, OWNER);
+    fault_arm(FAULT_WRITE, 0, ENOSPC, true);
+    put_all(g.disk, 20, 40, OWNER);
+    CHECK(stats_of(g.disk).crowded && !stats_of(g.disk).off);
+    remove_tree(g.dir);
+    CHECK(get_all(g.disk, 20) == 0 && stats_of(g.disk).off);
+    fault_off();
+    retry_ns = (uint64_t)RETRY_MS * 1000000;
+    end(&g);
+}
+
+static void a_disk_that_is_full_when_it_is_opened_is_read_from(void)
+{
+    rig g = begin(64 * MIB);
+    put_all(g.disk, 0, 20, OWNER);
+    messages = 0;
+    fault_arm(FAULT_PWRITE, 0, ENOSPC, true);
+    restart(&g);
+    CHECK(get_all(g.disk, 20) == 20 && !stats_of(g.disk).off && messages == 1);
+    fault_off();
+    CHECK(writes_again(g.disk, 20) && get_all(g.disk, 21) == 21);
+    end(&g);
+}
+
 static void errors_while_opening_turn_it_off(void)
 {
     static const fault_call calls[] = {FAULT_OPENAT, FAULT_PWRITE};
     for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
         char *dir = fresh_dir();
         messages = 0;
-        fault_arm(calls[i], 0, ENOSPC, true);
+        fault_arm(calls[i], 0, calls[i] == FAULT_OPENAT ? ENOSPC : EIO, true);
         psti_disk *disk = open_disk(dir, MIB);
         CHECK(stats_of(disk).off && messages == 1);
         put_all(disk, 0, 5, OWNER);
@@ -389,68 +485,59 @@ static void errors_while_opening_turn_it_off(void)
         put_all(disk, 0, 5, OWNER);
         CHECK(get_all(disk, 5) == 5);
         psti_disk_close(disk);
-        remove_tree(dir);
-        free(dir);
+        remove_dir(dir);
     }
 }
 
 static void a_directory_that_is_removed_comes_back(void)
 {
-    char *dir = fresh_dir();
-    psti_disk *disk = open_disk(dir, MIB);
-    put_all(disk, 0, 20, OWNER);
+    rig g = begin(MIB);
+    put_all(g.disk, 0, 20, OWNER);
     messages = 0;
-    remove_tree(dir);
-    put_all(disk, 20, 40, OWNER);
-    CHECK(get_all(disk, 40) == 0);
+    remove_tree(g.dir);
+    put_all(g.disk, 20, 40, OWNER);
+    CHECK(get_all(g.disk, 40) == 0);
     CHECK(messages == 1);
-    CHECK(comes_back(disk));
-    put_all(disk, 0, 20, OWNER);
-    CHECK(get_all(disk, 20) == 20);
-    psti_disk_close(disk);
-    remove_tree(dir);
-    free(dir);
+    CHECK(comes_back(g.disk));
+    put_all(g.disk, 0, 20, OWNER);
+    CHECK(get_all(g.disk, 20) == 20);
+    end(&g);
 }
 
 /* Only the reads notice. */
 static void files_that_are_removed_are_misses(void)
 {
     enum { COUNT = 30 };
-    char *dir = fresh_dir(), path[4096];
-    psti_disk *disk = open_disk(dir, MIB);
-    put_all(disk, 0, COUNT, OWNER);
+    char path[4096];
+    rig g = begin(MIB);
+    put_all(g.disk, 0, COUNT, OWNER);
     for (int i = 0; i < COUNT; i++) {
         psti_disk_place place;
         const psti_cache_key key = key_of(i);
-        CHECK(psti_disk_find(disk, &key, &place));
-        snprintf(path, sizeof path, "%s/%s", dir, place.name);
+        CHECK(psti_disk_find(g.disk, &key, &place));
+        snprintf(path, sizeof path, "%s/%s", g.dir, place.name);
         CHECK(unlink(path) == 0);
     }
-    CHECK(get_all(disk, COUNT) == 0 && !stats_of(disk).off && !stats_of(disk).errors);
-    put_all(disk, 0, COUNT, OWNER);
-    CHECK(get_all(disk, COUNT) == COUNT);
-    psti_disk_close(disk);
-    remove_tree(dir);
-    free(dir);
+    CHECK(get_all(g.disk, COUNT) == 0 && !stats_of(g.disk).off && !stats_of(g.disk).errors);
+    put_all(g.disk, 0, COUNT, OWNER);
+    CHECK(get_all(g.disk, COUNT) == COUNT);
+    end(&g);
 }
 
 static void a_disk_that_hangs_holds_nobody_up_for_long(void)
 {
-    char *dir = fresh_dir();
-    psti_disk *disk = open_disk(dir, 64 * MIB);
+    rig g = begin(64 * MIB);
     const uint64_t since = psti_now_ns();
     fault_hang();
     for (int i = 0; i < 2000; i++)
-        put(disk, i, OWNER);
+        put(g.disk, i, OWNER);
     const double seconds = 1e-9 * (double)(psti_now_ns() - since);
     CHECKF(seconds < 5, "%.1f s", seconds);
-    CHECK(stats_of(disk).dropped > 500);
+    CHECK(stats_of(g.disk).dropped > 500);
     fault_off();
-    psti_disk_flush(disk);
-    CHECK(get_all(disk, 2000) > 100);
-    psti_disk_close(disk);
-    remove_tree(dir);
-    free(dir);
+    psti_disk_flush(g.disk);
+    CHECK(get_all(g.disk, 2000) > 100);
+    end(&g);
 }
 
 /* ---- death and rot --------------------------------------------------------------------------- */
@@ -484,8 +571,7 @@ static void death_at_any_write_leaves_nothing_wrong(void)
         CHECKF(books_of(dir) == found.bytes && found.bytes <= MIB / 4, "killed at call %d", number);
         CHECK(get_all(disk, 40) == found.entries && stats_of(disk).damaged == 0);
         psti_disk_close(disk);
-        remove_tree(dir);
-        free(dir);
+        remove_dir(dir);
     }
     CHECKF(number > 60 && number < 1000, "%d calls", number);
 }
@@ -493,14 +579,14 @@ static void death_at_any_write_leaves_nothing_wrong(void)
 static void every_flipped_byte_is_found(void)
 {
     enum { COUNT = 40 };
-    char *dir = fresh_dir(), path[4096];
-    psti_disk *disk = open_disk(dir, MIB);
-    put_all(disk, 0, COUNT, OWNER);
+    char path[4096];
+    rig g = begin(MIB);
+    put_all(g.disk, 0, COUNT, OWNER);
     for (int i = 0; i < COUNT; i++) {
         psti_disk_place place;
         const psti_cache_key key = key_of(i);
-        CHECK(psti_disk_find(disk, &key, &place));
-        snprintf(path, sizeof path, "%s/%s", dir, place.name);
+        CHECK(psti_disk_find(g.disk, &key, &place));
+        snprintf(path, sizeof path, "%s/%s", g.dir, place.name);
         const int fd = open(path, O_RDWR | O_CLOEXEC);
         const off_t at = (off_t)(psti_mix64((uint64_t)i) % place.size);
         uint8_t byte = 0;
@@ -510,19 +596,17 @@ static void every_flipped_byte_is_found(void)
         close(fd);
     }
     for (int i = 0; i < COUNT / 2; i++) /* made anew at once, and again when all are removed */
-        if (!get(disk, i))
-            put(disk, i, OWNER);
-    psti_disk_flush(disk);
-    CHECK(get_all(disk, COUNT / 2) == COUNT / 2);
-    CHECK(get_all(disk, COUNT) == COUNT / 2);
-    psti_disk_flush(disk);
-    CHECK(stats_of(disk).damaged == COUNT && !stats_of(disk).off);
-    CHECK(look(dir).entries == COUNT / 2 && books_of(dir) == look(dir).bytes);
-    put_all(disk, 0, COUNT, OWNER);
-    CHECK(get_all(disk, COUNT) == COUNT);
-    psti_disk_close(disk);
-    remove_tree(dir);
-    free(dir);
+        if (!get(g.disk, i))
+            put(g.disk, i, OWNER);
+    psti_disk_flush(g.disk);
+    CHECK(get_all(g.disk, COUNT / 2) == COUNT / 2);
+    CHECK(get_all(g.disk, COUNT) == COUNT / 2);
+    psti_disk_flush(g.disk);
+    CHECK(stats_of(g.disk).damaged == COUNT && !stats_of(g.disk).off);
+    CHECK(look(g.dir).entries == COUNT / 2 && books_of(g.dir) == look(g.dir).bytes);
+    put_all(g.disk, 0, COUNT, OWNER);
+    CHECK(get_all(g.disk, COUNT) == COUNT);
+    end(&g);
 }
 
 /* ---- several processes ----------------------------------------------------------------------- */
@@ -568,8 +652,7 @@ static void several_processes_share_a_directory(void)
     CHECK(books_of(dir) == look(dir).bytes);
     get_all(disk, 300);
     psti_disk_close(disk);
-    remove_tree(dir);
-    free(dir);
+    remove_dir(dir);
 }
 
 /* ---- what is refused ------------------------------------------------------------------------- */
@@ -603,8 +686,7 @@ static void directories_of_others_are_refused(void)
     snprintf(path, sizeof path, "%s/below", dir);
     struct stat st;
     CHECK(refusal(path) == 0 && stat(path, &st) == 0 && (st.st_mode & 0777) == 0700);
-    remove_tree(dir);
-    free(dir);
+    remove_dir(dir);
 }
 
 static void write_text(const char *dir, const char *name, const char *text)
@@ -636,21 +718,17 @@ static void files_of_others_are_never_touched(void)
         write_text(dir, names[i], "something of mine");
         CHECKF(refusal(dir) == -EEXIST, "%s", names[i]);
         CHECK(has_text(dir, names[i], "something of mine"));
-        remove_tree(dir);
-        free(dir);
+        remove_dir(dir);
     }
-    char *dir = fresh_dir();
-    psti_disk *disk = open_disk(dir, MIB);
-    put_all(disk, 0, 3, OWNER);
-    psti_disk_close(disk);
-    write_text(dir, "new-york.txt", "came later");
-    write_text(dir, "new-0123456789abcdef", "left by one that was killed");
-    disk = open_disk(dir, MIB);
-    CHECK(get_all(disk, 3) == 3 && has_text(dir, "new-york.txt", "came later"));
-    psti_disk_close(disk);
-    CHECK(!has_text(dir, "new-0123456789abcdef", "left by one that was killed"));
-    remove_tree(dir);
-    free(dir);
+    rig g = begin(MIB);
+    put_all(g.disk, 0, 3, OWNER);
+    psti_disk_close(g.disk);
+    write_text(g.dir, "new-york.txt", "came later");
+    write_text(g.dir, "new-0123456789abcdef", "left by one that was killed");
+    g.disk = open_disk(g.dir, g.bytes);
+    CHECK(get_all(g.disk, 3) == 3 && has_text(g.dir, "new-york.txt", "came later"));
+    CHECK(!has_text(g.dir, "new-0123456789abcdef", "left by one that was killed"));
+    end(&g);
 }
 
 static void the_text_of_a_tier(void)
@@ -687,6 +765,10 @@ int main(void)
     RUN(entries_that_nobody_uses_make_way);
     RUN(entries_that_nobody_asks_for_make_way);
     RUN(every_error_of_every_call_is_survived);
+    RUN(a_full_disk_is_read_from_as_before);
+    RUN(a_disk_that_has_room_again_is_written_to);
+    RUN(a_full_disk_that_is_lost_turns_it_off);
+    RUN(a_disk_that_is_full_when_it_is_opened_is_read_from);
     RUN(errors_while_opening_turn_it_off);
     RUN(a_directory_that_is_removed_comes_back);
     RUN(files_that_are_removed_are_misses);
