@@ -16,7 +16,7 @@ typedef struct spot {
 } spot;
 static const spot corner[PST_FORMS] = {{110, 560}, {550, 560}, {330, 560 - 381.05}};
 
-static const char *const limits[] = {"cores", "source", "memory", "consumers"};
+static const char *const limits[] = {"cores", "source", "memory", "consumers", "disk tier"};
 
 /* Dark blue over green to yellow: even steps in lightness, also in grey and for colour-blind eyes.
  */
@@ -107,7 +107,7 @@ static void write_cell(FILE *out, const cells *all, const pst_plan_point *p)
             "\"><title>%.1f %% encoded, %.1f %% decoded, %.1f %% augmented: %.0f samples/s, limit: "
             "%s</title></polygon>\n",
             100 * p->share[0], 100 * p->share[1], 100 * p->share[2], p->samples_s,
-            limits[p->limit & 3]);
+            limits[p->limit]);
 }
 
 /* ---- words ---------------------------------------------------------------------------------- */
@@ -162,7 +162,7 @@ static void write_best(FILE *out, const pst_plan *plan)
     snprintf(words, sizeof words,
              "best: %.0f %% encoded, %.0f %% decoded, %.0f %% augmented: %s samples/s, limit: %s",
              100 * best.share[0], 100 * best.share[1], 100 * best.share[2],
-             text_count(number, (uint64_t)llround(best.samples_s)), limits[best.limit & 3]);
+             text_count(number, (uint64_t)llround(best.samples_s)), limits[best.limit]);
     fputs("<circle cx=\"48\" cy=\"92\" r=\"6\" class=\"halo\"/>\n"
           "<circle cx=\"48\" cy=\"92\" r=\"6\" class=\"best\"/>\n",
           out);

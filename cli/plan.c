@@ -17,7 +17,7 @@
 #include "progress.h"
 
 typedef struct plan_values {
-    const char *data, *pipeline, *fields, *index_dir, *consumer, *svg;
+    const char *data, *pipeline, *fields, *index_dir, *consumer, *disk, *svg;
     uint64_t cache, source, seed;
     int64_t jobs, cores;
     double seconds;
@@ -36,7 +36,7 @@ typedef struct planning {
 } planning;
 
 static const char *const form_names[] = {"encoded", "decoded", "augmented"};
-static const char *const limit_names[] = {"cores", "source", "memory", "consumers"};
+static const char *const limit_names[] = {"cores", "source", "memory", "consumers", "disk tier"};
 static const char *const source_names[] = {"", "cold", "warm", "given"};
 
 /* ---- arguments ------------------------------------------------------------------------------ */
@@ -95,6 +95,7 @@ static int measure(planning *p)
     opts.consumer = p->consumer;
     opts.cores = (int)p->v->cores;
     opts.source_bytes_s = p->v->source;
+    opts.disk = p->v->disk;
     opts.seconds = p->v->seconds;
     opts.seed = p->v->seed;
     opts.progress = show;
@@ -133,6 +134,25 @@ static void print_cost(const char *what, double seconds, const char *note, doubl
     printf("\n");
 }
 
+/* What the disk tier would hold once it is filled. */
+static void print_disk(const pst_plan_inputs *in)
+{
+    char bytes[TEXT_SHORT], speed[TEXT_SHORT];
+    if (in->disk_bytes == 0) {
+        printf("  disk tier: it would keep nothing of these samples\n");
+        return;
+    }
+    const double all = (double)in->samples * in->disk_entry_bytes;
+    printf("  %-34s %10s", "disk tier, getting a sample back",
+           text_seconds(bytes, in->disk_read_s));
+    printf("   %s %s, %.0f %% of them fit", form_names[in->disk_form & 1],
+           text_bytes(bytes, (uint64_t)in->disk_entry_bytes),
+           100 * fmin(1, (double)in->disk_bytes / all));
+    if (in->disk_bytes_s > 0)
+        printf(", %s/s", text_bytes(speed, (uint64_t)in->disk_bytes_s));
+    printf("\n");
+}
+
 static void print_inputs(const planning *p)
 {
     const pst_plan_inputs *in = &p->in;
@@ -159,7 +179,10 @@ static void print_inputs(const planning *p)
     printf("  %-34s %10s/s", "source", text_bytes(bytes, (uint64_t)in->source_bytes_s));
     static const char *const notes[] = {"", "", "   from the page cache: the true source is slower",
                                         "   as given"};
-    printf("%s\n\n", notes[in->source & 3]);
+    printf("%s\n", notes[in->source & 3]);
+    if (p->v->disk != NULL)
+        print_disk(in);
+    printf("\n");
 }
 
 static void print_best(const planning *p)
@@ -174,10 +197,12 @@ static void print_best(const planning *p)
     if (p->jobs > 1)
         printf(" for all jobs");
     printf(", %s in the first epoch; limit: %s\n", rate_text(first, b->first_samples_s),
-           limit_names[b->limit & 3]);
-    printf("        deliveries begin from: encoded %.1f %%, decoded %.1f %%, augmented %.1f %%, "
-           "source %.1f %%\n",
-           100 * b->from[0], 100 * b->from[1], 100 * b->from[2], 100 * b->from_source);
+           limit_names[b->limit]);
+    printf("        deliveries begin from: encoded %.1f %%, decoded %.1f %%, augmented %.1f %%, ",
+           100 * b->from[0], 100 * b->from[1], 100 * b->from[2]);
+    if (p->in.disk_bytes > 0)
+        printf("disk tier %.1f %%, ", 100 * b->from_disk);
+    printf("source %.1f %%\n", 100 * b->from_source);
     if (p->jobs > 1)
         printf("        %.3f preparations per delivery\n", b->preparations);
     if (p->jobs > 1 && p->v->consumer != NULL) {
@@ -192,7 +217,7 @@ static void print_row(const char *name, const pst_plan_point *point, double best
 {
     char rate[TEXT_SHORT];
     printf("  %-16s %12s %9.2f   %s\n", name, rate_text(rate, point->samples_s),
-           best > 0 ? point->samples_s / best : 0, limit_names[point->limit & 3]);
+           best > 0 ? point->samples_s / best : 0, limit_names[point->limit]);
 }
 
 static void print_corners(const planning *p)
@@ -279,6 +304,15 @@ static void json_inputs(json *j, const planning *p)
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         json_real(j, numbers[i].key, numbers[i].value);
     json_text(j, "source", source_names[in->source & 3]);
+    if (in->disk_bytes > 0) {
+        json_object(j, "disk");
+        json_uint(j, "bytes", in->disk_bytes);
+        json_text(j, "form", form_names[in->disk_form & 1]);
+        json_real(j, "entry_bytes", in->disk_entry_bytes);
+        json_real(j, "read_s", in->disk_read_s);
+        json_real(j, "bytes_s", in->disk_bytes_s);
+        json_object_end(j);
+    }
     json_array(j, "consumer");
     for (int k = 0; k < in->jobs; k++)
         json_real(j, NULL, in->consumer[k]);
@@ -299,11 +333,13 @@ static void json_point(json *j, const char *key, const planning *p, const pst_pl
     json_array_end(j);
     json_real(j, "preparations_per_delivery", point->preparations);
     json_forms(j, "from", point->from);
+    json_real(j, "from_disk", point->from_disk);
     json_real(j, "from_source", point->from_source);
     json_real(j, "cpu_s", point->cpu_s);
     json_real(j, "source_s", point->source_s);
     json_real(j, "memory_s", point->memory_s);
-    json_text(j, "limit", limit_names[point->limit & 3]);
+    json_real(j, "disk_s", point->disk_s);
+    json_text(j, "limit", limit_names[point->limit]);
     json_object_end(j);
 }
 
@@ -431,6 +467,8 @@ static const arg_option options[] = {
     OPT_INT("cores", "N", AT(cores), 0, 1024, "0", "cores to plan for; 0 = those of this machine"),
     OPT_BYTES("source-rate", "BYTES", AT(source), "0",
               "bytes a second that the data comes at; 0 = measured"),
+    OPT_TEXT("disk", "DIR:BYTES", AT(disk), NULL,
+             "a disk tier behind the cache, as for feed; its disk is measured"),
     OPT_TEXT("fields", "LIST", AT(fields), NULL, "fields that are delivered, as for feed"),
     OPT_REAL("seconds", "X", AT(seconds), 0.05, 600, "2", "how long samples are measured"),
     OPT_U64("seed", "S", AT(seed), "0", "of random choices"),

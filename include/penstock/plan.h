@@ -26,8 +26,10 @@ typedef struct pst_plan_options {
                                 (NULL = all it gets) */
     int cores;               /* (0..1024; 0 = CPU quota) */
     uint64_t source_bytes_s; /* bytes/s that the data comes at (0 = measured) */
-    double seconds;          /* for measuring (0.05..600; 2) */
-    uint64_t seed;           /* which samples, and of their random choices (any; 0) */
+    const char *disk; /* a disk tier, DIR:BYTES, as in pst_engine_options; its disk is measured
+                         with a file that has no name (NULL = none) */
+    double seconds;   /* for measuring (0.05..600; 2) */
+    uint64_t seed;    /* which samples, and of their random choices (any; 0) */
     /* Called now and then, from the calling thread, with the share that is done; a non-zero answer
      * stops it (-ECANCELED) (NULL = not). */
     int (*progress)(double done, void *user);
@@ -58,6 +60,12 @@ typedef struct pst_plan_inputs {
     double other_s;   /* the engine's own work: choosing, counting, placing, handing over */
     double source_bytes_s, memory_bytes_s;
     int source; /* pst_plan_source */
+    /* The disk tier: bytes that it may take (0 = there is none, or it would keep nothing of these
+     * samples), the form that it keeps, bytes of an entry, CPU seconds to get one back, bytes/s (0
+     * = could not be measured: it is taken for no limit). */
+    uint64_t disk_bytes;
+    int disk_form;
+    double disk_entry_bytes, disk_read_s, disk_bytes_s;
     double consumer[PST_PLAN_JOBS];
 } pst_plan_inputs;
 
@@ -65,7 +73,8 @@ typedef enum pst_plan_limit {
     PST_LIMIT_CPU = 0,
     PST_LIMIT_SOURCE,
     PST_LIMIT_MEMORY,
-    PST_LIMIT_CONSUMER /* every job gets all it can take */
+    PST_LIMIT_CONSUMER, /* every job gets all it can take */
+    PST_LIMIT_DISK      /* the disk tier */
 } pst_plan_limit;
 
 /* What a split gives. */
@@ -76,10 +85,12 @@ typedef struct pst_plan_point {
     double first_samples_s;  /* while it is filled */
     double capacity_s;       /* if the consumers were as fast as need be */
     double job_s[PST_PLAN_JOBS];
-    double preparations;                 /* per delivery */
-    double from[PST_FORMS], from_source; /* where deliveries begin; they add up to 1 */
-    double cpu_s, source_s, memory_s;    /* seconds a delivery takes of all cores, source, memory */
-    int limit;                           /* pst_plan_limit */
+    double preparations; /* per delivery */
+    /* Where deliveries begin; they add up to 1. */
+    double from[PST_FORMS], from_disk, from_source;
+    /* Seconds a delivery takes of all cores, source, memory, disk tier. */
+    double cpu_s, source_s, memory_s, disk_s;
+    int limit; /* pst_plan_limit */
 } pst_plan_point;
 
 typedef struct pst_plan pst_plan;

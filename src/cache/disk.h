@@ -23,6 +23,10 @@ typedef struct psti_disk_spec {
 } psti_disk_spec;
 
 enum { PSTI_DISK_LEAST = 1 << 20 }; /* bytes of a quota */
+/* What is worth keeping: seconds that a byte takes on its way back, copied and compared; and how
+ * many times the stored bytes a decoded form may take where they could be kept instead. */
+#define PSTI_DISK_READ_BACK_S 0.5e-9
+enum { PSTI_DISK_DECODED_TIMES = 3 };
 /* "DIR:BYTES" with K, M, G, T (powers of 1024); dir is new memory (psti_free). 0 or -EINVAL. */
 int psti_disk_parse(const char *text, psti_disk_spec *out, pst_error *err);
 /* Makes the directory if there is none, and reads what is in it. Fails where the user is to decide:

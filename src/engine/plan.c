@@ -7,6 +7,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
+#include "cache/disk.h"
 #include "core/clock.h"
 #include "core/quota.h"
 #include "engine/engine_priv.h"
@@ -35,7 +36,8 @@ static const double ENTRY_BYTES = 192;
 
 _Static_assert((int)PST_FORMS == (int)PSTI_MODEL_FORMS &&
                    (int)PST_PLAN_JOBS == (int)PSTI_MODEL_JOBS &&
-                   (int)PST_LIMIT_CONSUMER == (int)PSTI_MODEL_CONSUMER,
+                   (int)PST_LIMIT_CONSUMER == (int)PSTI_MODEL_CONSUMER &&
+                   (int)PST_LIMIT_DISK == (int)PSTI_MODEL_DISK,
                "the public names are those of the model");
 
 struct pst_plan {
@@ -68,6 +70,13 @@ static int check_options(const pst_plan_options *o, pst_error *err)
     if (!(o->seconds >= 0.05 && o->seconds <= 600))
         return psti_fail(err, -EINVAL, "options", NULL, "seconds must be 0.05..600, not %g",
                          o->seconds);
+    psti_disk_spec disk;
+    if (o->disk) { /* told before anything is measured */
+        const int rc = psti_disk_parse(o->disk, &disk, err);
+        if (rc < 0)
+            return rc;
+        psti_free(disk.dir);
+    }
     for (int j = 0; o->consumer && j < o->jobs; j++)
         if (!isfinite(o->consumer[j]) || o->consumer[j] < 0)
             return psti_fail(err, -EINVAL, "options", NULL,
@@ -273,6 +282,11 @@ static void to_model(const pst_plan_inputs *in, psti_model_input *m)
                             .other_s = in->other_s,
                             .source_bytes_s = in->source_bytes_s,
                             .memory_bytes_s = in->memory_bytes_s * in->cores,
+                            .disk_bytes = (double)in->disk_bytes,
+                            .disk_form = in->disk_form,
+                            .disk_entry_bytes = in->disk_entry_bytes,
+                            .disk_read_s = in->disk_read_s,
+                            .disk_bytes_s = in->disk_bytes_s,
                             .jobs = in->jobs};
     m->sharing.spread = fmax(SPREAD, APART / m->samples);
     memcpy(m->bytes, in->bytes, sizeof m->bytes);
@@ -354,6 +368,8 @@ static int measure(pst_plan *plan, survey *all, pst_error *err)
     int rc = measure_source(all, in, err); /* first: what samples read would be warm */
     if (rc == 0)
         rc = measure_samples(all, in, err);
+    if (rc == 0 && o->disk)
+        rc = plan_disk(all->data, all->plan, o->disk, in, err);
     if (rc < 0)
         return rc;
     const double other_s = own_work(all->handle, o, in->bytes[PST_FORM_DECODED], all->threads,
@@ -422,10 +438,12 @@ static int to_point(const pst_plan *plan, const psti_model_split *split, pst_pla
                             .first_samples_s = first.total,
                             .capacity_s = r.capacity,
                             .preparations = r.preparations,
+                            .from_disk = r.from_disk,
                             .from_source = r.from_source,
                             .cpu_s = r.cpu_s,
                             .source_s = r.source_s,
                             .memory_s = r.memory_s,
+                            .disk_s = r.disk_s,
                             .limit = (int)r.binding};
     memcpy(out->share, split->share, sizeof out->share);
     memcpy(out->job_s, r.job, sizeof out->job_s);

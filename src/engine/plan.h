@@ -14,6 +14,9 @@ typedef struct source_rate {
  * thread, besides the reader's own. */
 int source_measure(psti_dataset *data, const field_choice *choice, uint64_t seed, double seconds,
                    source_rate *out, pst_error *err);
+/* Fills in what a disk tier, DIR:BYTES, would do for samples that were measured. */
+int plan_disk(psti_dataset *data, const psti_plan *plan, const char *text, pst_plan_inputs *in,
+              pst_error *err);
 /* CPU seconds that an engine with so many workers takes for a sample beside what is done to the
  * sample itself, measured by running one for so many seconds; 0 = that cannot be said.
  * decoded_bytes: of a sample in that form, 0 = none. */

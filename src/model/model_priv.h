@@ -11,11 +11,14 @@ enum { E = PSTI_MODEL_ENCODED, D = PSTI_MODEL_DECODED, A = PSTI_MODEL_AUGMENTED 
 typedef struct prep_cost {
     double cpu_s;    /* of one core */
     double source_s; /* of the source */
+    double disk_s;   /* of the disk tier */
     double bytes;    /* moved through the memory */
 } prep_cost;
 
 /* Seconds that the source needs for one sample. */
 double model_source_s(const psti_model_input *in);
+/* Part of the samples that the disk tier holds. */
+double model_on_disk(const psti_model_input *in);
 /* The mean preparation when so many samples are there in encoded and in decoded form. */
 prep_cost model_prep(const psti_model_input *in, double encoded, double decoded);
 /* CPU seconds of one core for a delivery, with q preparations of this kind. */

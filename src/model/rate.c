@@ -43,6 +43,10 @@ const char *psti_model_check(const psti_model_input *in)
         {"source_bytes_s", in->source_bytes_s, false},
         {"source_request_s", in->source_request_s, false},
         {"memory_bytes_s", in->memory_bytes_s, false},
+        {"disk_bytes", in->disk_bytes, false},
+        {"disk_entry_bytes", in->disk_entry_bytes, in->disk_bytes > 0},
+        {"disk_read_s", in->disk_read_s, false},
+        {"disk_bytes_s", in->disk_bytes_s, false},
         {"spread", in->sharing.spread, false},
         {"reach", in->sharing.reach, false},
         {"cached", in->sharing.cached, false},
@@ -122,26 +126,43 @@ double model_source_s(const psti_model_input *in)
     return bytes + in->source_request_s;
 }
 
+double model_on_disk(const psti_model_input *in)
+{
+    const double all = in->samples * in->disk_entry_bytes;
+    return !(in->disk_bytes > 0) || !(all > 0) ? 0
+           : in->disk_bytes < all              ? in->disk_bytes / all
+                                               : 1;
+}
+
+/* Between equals nothing moves on the disk: of what is not in the cache it has the same part as of
+ * all. */
 prep_cost model_prep(const psti_model_input *in, double encoded, double decoded)
 {
-    const double d = decoded / in->samples, e = encoded / in->samples, s = 1 - d - e;
+    const double d = decoded / in->samples, e = encoded / in->samples, rest = 1 - d - e;
+    const double k = rest * model_on_disk(in), s = rest - k;
+    const double from_disk_s = in->disk_read_s + (in->disk_form == D ? in->augment_s : in->crop_s);
     return (prep_cost){
-        .cpu_s = d * in->augment_s + (e + s) * in->crop_s + s * in->read_s,
+        .cpu_s = d * in->augment_s + (e + s) * in->crop_s + s * in->read_s + k * from_disk_s,
         .source_s = s * model_source_s(in),
-        .bytes = d * in->bytes[D] + (e + 2 * s) * in->bytes[E] + in->bytes[A],
+        .disk_s = in->disk_bytes_s > 0 ? k * in->disk_entry_bytes / in->disk_bytes_s : 0,
+        .bytes = d * in->bytes[D] + (e + 2 * s) * in->bytes[E] + 2 * k * in->disk_entry_bytes +
+                 in->bytes[A],
     };
 }
 
-/* While the cache fills, the first preparation of each sample finds nothing; it makes the decoded
- * form where the split has room for one. Later ones, by other jobs, find it. */
+/* While cache and disk tier fill, the first preparation of each sample finds nothing; it makes the
+ * decoded form where one of them has room for it. Later ones, by other jobs, find it. */
 static prep_cost first_prep(const psti_model_input *in, double encoded, double decoded, double each)
 {
-    const double first = each > 1 ? 1 / each : 1, d = decoded / in->samples;
+    const double first = each > 1 ? 1 / each : 1, in_cache = decoded / in->samples;
+    const double on_disk = in->disk_form == D ? model_on_disk(in) : 0;
+    const double d = on_disk > in_cache ? on_disk : in_cache;
     const prep_cost later = model_prep(in, encoded, decoded);
     return (prep_cost){
         .cpu_s = first * (in->read_s + d * (in->full_s + in->augment_s) + (1 - d) * in->crop_s) +
                  (1 - first) * later.cpu_s,
         .source_s = first * model_source_s(in) + (1 - first) * later.source_s,
+        .disk_s = (1 - first) * later.disk_s,
         .bytes = first * (2 * in->bytes[E] + 2 * d * in->bytes[D] + in->bytes[A]) +
                  (1 - first) * later.bytes,
     };
@@ -199,6 +220,7 @@ static void costs(const psti_model_input *in, bool steady, psti_model_rate *r)
                                   : first_prep(in, r->entries[E], r->entries[D], q * in->jobs);
     r->cpu_s = model_delivery_s(in, &prep, q) / in->cores;
     r->source_s = q * prep.source_s;
+    r->disk_s = q * prep.disk_s;
     const double bytes = q * prep.bytes + in->bytes[A] + in->out_bytes;
     r->memory_s = in->memory_bytes_s > 0 ? bytes / in->memory_bytes_s : 0;
     r->binding = r->cpu_s >= r->source_s ? PSTI_MODEL_CPU : PSTI_MODEL_SOURCE;
@@ -206,6 +228,10 @@ static void costs(const psti_model_input *in, bool steady, psti_model_rate *r)
     if (r->memory_s > most) {
         r->binding = PSTI_MODEL_MEMORY;
         most = r->memory_s;
+    }
+    if (r->disk_s > most) {
+        r->binding = PSTI_MODEL_DISK;
+        most = r->disk_s;
     }
     r->capacity = 1 / most;
 }
@@ -258,5 +284,8 @@ void psti_model_evaluate(const psti_model_input *in, const psti_model_split *spl
     const double found = steady ? 1 : 1 - 1 / (q * in->jobs > 1 ? q * in->jobs : 1);
     out->from[D] = q * found * out->entries[D] / in->samples;
     out->from[E] = q * found * out->entries[E] / in->samples;
-    out->from_source = 1 - out->from[A] - out->from[D] - out->from[E];
+    const double rest = 1 - out->from[A] - out->from[D] - out->from[E];
+    const double cached = (out->entries[D] + out->entries[E]) / in->samples;
+    out->from_disk = q * found * (1 - cached) * model_on_disk(in);
+    out->from_source = rest - out->from_disk;
 }

@@ -12,10 +12,6 @@
 /* What a tier brings may take that part of the memory for encoded bytes, no more: a form that is
  * larger than what is left for reading must not make its sample bad. */
 enum { PART_OF_ENCODED = 8 };
-/* Decoded forms of far samples are kept instead of stored bytes up to this size. */
-enum { DECODED_TIMES = 3 };
-/* Seconds that a byte takes on its way back from the disk, copied and compared. */
-static const double READ_BACK_S = 0.5e-9;
 static const uint64_t QUEUE_LEAST = 1 << 20, QUEUE_MOST = 64 << 20;
 
 /* ---- opening --------------------------------------------------------------------------------- */
@@ -389,7 +385,7 @@ void tiers_answered(task *t)
 static bool decoding_costs(const psti_feed *feed, size_t packed)
 {
     const double saves = atomic_load_explicit(&feed->decode_saves_s, memory_order_relaxed);
-    return saves == 0 || saves > READ_BACK_S * (double)packed;
+    return saves == 0 || saves > PSTI_DISK_READ_BACK_S * (double)packed;
 }
 
 static uint64_t stored_bytes(const task *t)
@@ -411,7 +407,7 @@ static bool small_enough(const task *t, size_t packed)
 {
     const psti_feed *feed = t->feed;
     psti_disk_stats stats;
-    if (!feed->tier_members || packed <= DECODED_TIMES * stored_bytes(t))
+    if (!feed->tier_members || packed <= PSTI_DISK_DECODED_TIMES * stored_bytes(t))
         return true;
     psti_disk_stats_get(feed->pool->disk, &stats);
     return (double)packed * (double)psti_dataset_count(feed->spec.data) <= (double)stats.limit;

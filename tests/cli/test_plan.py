@@ -23,11 +23,11 @@ def plan(penstock):
 
 def check_point(point, jobs):
     assert set(point["share"]) == FORMS and sum(point["share"].values()) <= 1 + 1e-9
-    assert sum(point["from"].values()) + point["from_source"] == pytest.approx(1)
+    assert sum(point["from"].values()) + point["from_disk"] + point["from_source"] == pytest.approx(1)
     assert len(point["job_samples_per_s"]) == jobs
     assert sum(point["job_samples_per_s"]) == pytest.approx(point["samples_per_s"], rel=1e-6)
     assert 0 < point["samples_per_s"] <= point["capacity_per_s"] * (1 + 1e-6) and point["first_epoch_samples_per_s"] > 0
-    assert point["limit"] in ("cores", "source", "memory", "consumers")
+    assert point["limit"] in ("cores", "source", "memory", "consumers", "disk tier")
     assert 0 < point["preparations_per_delivery"] <= 1
 
 
@@ -55,6 +55,23 @@ def test_json_holds_inputs_winner_corners_and_what_would_help(plan, photos):
     assert found["worth"]["cpu"] + found["worth"]["source"] == pytest.approx(1)
     assert set(found["more"]) == {"cache_bytes", "cache_gain", "cores", "cores_gain", "source_times", "source_gain"}
     assert min(found["more"][key] for key in ("cache_gain", "cores_gain", "source_gain")) > -1e-3
+
+
+def test_a_disk_tier_is_planned_for(penstock, plan, photos, tmp_path):
+    slow = "decode | delay(2) | random_resized_crop(32) | hflip"
+    found = plan(photos, "--disk", f"{tmp_path / 'tier'}:64M", pipeline=slow, cache="0")
+    disk = found["inputs"]["disk"]
+    assert disk["bytes"] == 64 << 20 and disk["form"] == "decoded" and disk["entry_bytes"] % 4096 == 0
+    check_point(found["no_cache"], 1)
+    assert found["no_cache"]["from_disk"] == pytest.approx(1) and found["no_cache"]["source_s"] == 0
+    half = plan(photos, "--disk", f"{tmp_path / 'tier'}:1M", pipeline=slow, cache="0")
+    fits = (1 << 20) / half["inputs"]["disk"]["entry_bytes"] / 48
+    assert half["no_cache"]["from_disk"] == pytest.approx(min(1, fits))
+    assert list(tmp_path.iterdir()) == []
+    text = penstock("plan", photos, "--pipeline", slow, "--cache", "4M", *QUICK, "--disk", f"{tmp_path / 'tier'}:64M").out
+    assert "disk tier, getting a sample back" in text and "of them fit" in text and "disk tier 100.0 %" not in text
+    wrong = penstock("plan", photos, "--pipeline", slow, "--cache", "4M", "--disk", "nowhere", check=False)
+    assert wrong.code != 0 and "DIR:BYTES" in wrong.err
 
 
 def test_one_job_gets_no_augmented_entries_and_several_do(plan, photos):

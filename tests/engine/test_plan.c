@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "check.h"
 #include "core/memory.h"
@@ -66,6 +67,33 @@ static void the_engine_s_own_work_is_measured_apart(void)
     CHECKF(in.other_s > 0 && in.other_s < 0.4 * (in.augment_s + in.finish_s), "%g of %g",
            in.other_s, in.augment_s + in.finish_s);
     pst_plan_free(plan);
+}
+
+/* Slow enough to decode that the decoded form is kept. */
+static void a_disk_tier_is_planned_for(void)
+{
+    char text[4200];
+    char *dir = kit_folder();
+    pst_plan_options o = options();
+    pst_plan *plan = NULL;
+    pst_plan_inputs in = {.size = sizeof in};
+    pst_plan_point with = {.size = sizeof with}, none = {.size = sizeof none};
+    const double nothing[PST_FORMS] = {0};
+    o.pipeline = "decode | delay(3) | random_resized_crop(16) | hflip";
+    CHECK(pst_plan_new(data, &o, &plan, NULL) == 0 && pst_plan_at(plan, nothing, &none) == 0);
+    CHECK(pst_plan_measured(plan, &in) == 0 && in.disk_bytes == 0 && none.from_disk == 0);
+    pst_plan_free(plan);
+    snprintf(text, sizeof text, "%s/tier:1M", dir);
+    o.disk = text;
+    CHECK(pst_plan_new(data, &o, &plan, NULL) == 0 && pst_plan_at(plan, nothing, &with) == 0);
+    CHECK(pst_plan_measured(plan, &in) == 0 && in.disk_bytes == 1 << 20);
+    CHECK(in.disk_form == PST_FORM_DECODED && in.disk_read_s > 0);
+    CHECK(in.disk_entry_bytes >= in.bytes[PST_FORM_DECODED]);
+    CHECK(with.from_disk == 1 && with.from_source == 0);
+    CHECKF(with.samples_s > 2 * none.samples_s, "%.0f and %.0f", with.samples_s, none.samples_s);
+    CHECK(rmdir(dir) == 0); /* measuring leaves nothing behind */
+    pst_plan_free(plan);
+    free(dir);
 }
 
 static void splits_are_checked(void)
@@ -215,6 +243,7 @@ int main(void)
     data = kit_dataset(folder);
     RUN(inputs_fit_the_data);
     RUN(the_engine_s_own_work_is_measured_apart);
+    RUN(a_disk_tier_is_planned_for);
     RUN(splits_are_checked);
     RUN(wrong_options_are_named);
     RUN(the_caller_may_stop_it);

@@ -49,6 +49,12 @@ static psti_model_input any_machine(uint64_t n)
     in.jobs = 1 + (int)psti_rng_below(&rng, 8);
     for (int j = 0; j < in.jobs && psti_rng_below(&rng, 2); j++)
         in.consumer[j] = 100 * pow(10, 2 * psti_rng_unit(&rng));
+    if (psti_rng_below(&rng, 3) == 0) { /* a disk tier that brings a form faster than the source */
+        in.disk_form = in.bytes[D] > 0 && psti_rng_below(&rng, 2) ? D : E;
+        in.disk_entry_bytes = in.bytes[in.disk_form];
+        in.disk_read_s = in.read_s;
+        in.disk_bytes = 2 * psti_rng_unit(&rng) * in.samples * in.disk_entry_bytes;
+    }
     return in;
 }
 
@@ -108,6 +114,35 @@ static void requests_cost_the_source_beside_their_bytes(void)
     psti_model_rate rate;
     psti_model_evaluate(&in, &(psti_model_split){{0}}, true, &rate);
     CHECK(rate.binding == PSTI_MODEL_SOURCE && near(rate.total, 200));
+}
+
+/* Room for half of the samples on the disk, and a quarter of all in the cache. */
+static void a_disk_tier_stands_in_for_the_source_as_far_as_it_reaches(void)
+{
+    psti_model_input in = photos();
+    in.cache_bytes = in.samples / 4 * in.bytes[D];
+    in.disk_form = D;
+    in.disk_entry_bytes = 564e3;
+    in.disk_read_s = 0.3e-3;
+    in.disk_bytes = in.samples / 2 * in.disk_entry_bytes;
+    psti_model_rate rate, first;
+    psti_model_evaluate(&in, &(psti_model_split){{0, 1, 0}}, true, &rate);
+    const double hit = 0.25e-3 + 45e-6, near_by = hit + 0.3e-3, miss = 30e-6 + 1.3e-3 + 45e-6;
+    CHECK(near(rate.total, 2 / (0.25 * hit + 0.375 * near_by + 0.375 * miss)));
+    CHECK(near(rate.from_disk, 0.375) && near(rate.from_source, 0.375));
+    psti_model_evaluate(&in, &(psti_model_split){{0, 1, 0}}, false, &first);
+    CHECK(first.from_disk == 0 && near(first.from_source, 1));
+    const double made = 30e-6 + 1.8e-3 + 0.25e-3 + 45e-6; /* by those for whom there is room */
+    CHECK(near(first.total, 2 / (0.5 * made + 0.5 * miss)));
+    in.disk_form = E; /* stored bytes save the source and no work */
+    in.source_bytes_s = 10e6;
+    in.disk_entry_bytes = in.bytes[E];
+    in.disk_bytes = in.samples * in.bytes[E];
+    psti_model_evaluate(&in, &(psti_model_split){{0}}, true, &rate);
+    CHECK(rate.binding == PSTI_MODEL_CPU && rate.from_source == 0 && rate.source_s == 0);
+    in.disk_bytes_s = 20e6;
+    psti_model_evaluate(&in, &(psti_model_split){{0}}, true, &rate);
+    CHECK(rate.binding == PSTI_MODEL_DISK && near(rate.total, 20e6 / 110e3));
 }
 
 static void jobs_share_cores_and_no_job_gets_more_than_it_takes(void)
@@ -288,7 +323,8 @@ static void answers_add_up(void)
             CHECK(in.consumer[j] == 0 || r->job[j] <= in.consumer[j] * (1 + 1e-9));
         }
         CHECK(fabs(jobs - r->total) < 1e-6 * r->total && r->total <= r->capacity * (1 + 1e-9));
-        CHECK(fabs(r->from[E] + r->from[D] + r->from[A] + r->from_source - 1) < 1e-9);
+        const double cached = r->from[E] + r->from[D] + r->from[A];
+        CHECK(fabs(cached + r->from_disk + r->from_source - 1) < 1e-9);
         CHECK(r->from_source > -1e-9);
         CHECK(r->preparations <= 1 && r->preparations >= 1.0 / in.jobs - 1e-9);
         CHECK(near(answer.prices.cpu + answer.prices.source, 1) && answer.prices.cpu >= 0);
@@ -365,6 +401,7 @@ int main(void)
     RUN(first_epoch_pays_for_whole_pictures);
     RUN(slow_source_is_the_limit_until_encoded_bytes_are_cached);
     RUN(requests_cost_the_source_beside_their_bytes);
+    RUN(a_disk_tier_stands_in_for_the_source_as_far_as_it_reaches);
     RUN(jobs_share_cores_and_no_job_gets_more_than_it_takes);
     RUN(equal_jobs_in_step_prepare_once_for_all);
     RUN(sharing_follows_the_known_figures);
