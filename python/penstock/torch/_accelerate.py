@@ -27,6 +27,8 @@ _KEPT = (
     "on_error",
     "cache",
     "memory",
+    "disk",
+    "remote",
     "engine",
     "native",
 )

@@ -21,7 +21,8 @@ class Shared:
 
 
 _lock = threading.Lock()
-_engines: weakref.WeakValueDictionary[tuple[int, int, int, int | str], Shared] = weakref.WeakValueDictionary()
+_Key = tuple[int, int, int, "int | str", "str | None", "str | None"]
+_engines: weakref.WeakValueDictionary[_Key, Shared] = weakref.WeakValueDictionary()
 
 
 def worker_count(num_workers: int) -> int:
@@ -29,20 +30,22 @@ def worker_count(num_workers: int) -> int:
     return min(max(num_workers, 1), int(settings()["cpus"]))
 
 
-def _make(workers: int, memory: int, cache: int | str) -> Engine:
+def _make(workers: int, memory: int, cache: int | str, disk: str | None, remote: str | None) -> Engine:
     if not cache:
-        return Engine(workers, memory)
+        return Engine(workers, memory, disk=disk, remote=remote)
     try:
-        return Engine(workers, memory, cache)
+        return Engine(workers, memory, cache, disk=disk, remote=remote)
     except TypeError:
         raise SettingError(f"cache={cache!r}: this build of penstock keeps no prepared samples; use cache=0") from None
 
 
-def acquire(num_workers: int, memory: int, cache: int | str = 0) -> Shared:
+def acquire(
+    num_workers: int, memory: int, cache: int | str = 0, disk: str | None = None, remote: str | None = None
+) -> Shared:
     """The engine for these settings. It ends when the last holder is gone; in a forked child a new one is made."""
-    key = (os.getpid(), worker_count(num_workers), memory, cache)
+    key = (os.getpid(), worker_count(num_workers), memory, cache, disk, remote)
     with _lock:
         shared = _engines.get(key)
         if shared is None or shared.engine.closed:
-            shared = _engines[key] = Shared(_make(key[1], memory, cache))
+            shared = _engines[key] = Shared(_make(*key[1:]))
         return shared

@@ -32,6 +32,8 @@ class DataLoader(_Base):
     on_error: what a bad sample does, natively: "raise", "skip:N", "retry:N" or "skip:N,retry:M".
     cache: bytes or "16G" for decoded samples, or "auto" (0 = none). memory: bytes or "8G" for everything (0 = chosen by the
     machine).
+    disk: "DIR:BYTES", for example "/scratch/cache:200G": samples are kept in files there, too, and found again by later
+    runs. remote: "redis://HOST": they are kept on that server for all loaders that name it. Both natively.
     engine: a penstock.Engine to share; else one is shared by the loaders of this process that ask for the same.
     device: where tensors are moved, as in Tensor.to.
     rank, world: this process's share of the batches; without them, and without a DistributedSampler, every process
@@ -66,6 +68,8 @@ class DataLoader(_Base):
         on_error: str = "raise",
         cache: int | str = 0,
         memory: int | str = 0,
+        disk: str | None = None,
+        remote: str | None = None,
         engine: Engine | None = None,
         device: Any = None,
         rank: int | None = None,
@@ -76,6 +80,8 @@ class DataLoader(_Base):
         if native not in ("auto", True, False):
             raise ValueError(f"native should be 'auto', True or False, but got native={native!r}")
         _check_share(rank, world)
+        if engine is not None and (disk or remote):
+            raise SettingError("disk and remote belong to the engine; give them there, not beside engine=")
         if seed is not None and generator is None:
             generator = torch.Generator()
             generator.manual_seed(seed)
@@ -108,6 +114,7 @@ class DataLoader(_Base):
         self.without = (without,) if isinstance(without, str) else tuple(without)
         without_bits(self.without)
         self.cache, self.memory = cache_bytes(cache), as_bytes(memory, "memory")
+        self.disk, self.remote = disk, remote
         self.seed, self.on_error = seed, on_error
         self.engine, self.device, self.rank, self.world, self.native = engine, device, rank, world, native
         self._last_plan: _plan.Plan | None = None

@@ -114,7 +114,9 @@ class NativeEpoch:
             return
         self._shared = None  # keeps an engine that loaders share
         if loader.engine is None:
-            self._shared = _engines.acquire(loader.num_workers, loader.memory, loader.cache)
+            self._shared = _engines.acquire(
+                loader.num_workers, loader.memory, loader.cache, loader.disk, loader.remote
+            )
         engine = loader.engine if self._shared is None else self._shared.engine
         self.mixed = bool(plan.mix) and self.even and not plan.python_only and self.device is None
         try:

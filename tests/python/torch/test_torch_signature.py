@@ -8,9 +8,10 @@ import torch
 import torch.utils.data
 from dropin_tools import folder
 
+import penstock
 from penstock.torch import DataLoader
 
-OURS = {"seed", "on_error", "cache", "memory", "engine", "device", "rank", "world", "native", "without"}
+OURS = {"seed", "on_error", "cache", "memory", "disk", "remote", "engine", "device", "rank", "world", "native", "without"}
 
 
 def test_every_argument_of_torch_has_its_place():
@@ -103,6 +104,29 @@ def test_amounts_of_memory_as_people_write_them(photos):
     for wrong in ({"memory": "lots"}, {"cache": "64X"}, {"on_error": "ignore"}):
         with pytest.raises(ValueError, match=next(iter(wrong))):
             DataLoader(folder(photos), 8, **wrong)
+
+
+def test_tiers_outside_memory(photos, tmp_path):
+    tier = f"{tmp_path / 'tier'}:64M"
+
+    def epoch(**more):
+        loader = DataLoader(folder(photos), 8, num_workers=2, seed=1, native=True, **more)
+        return [images for images, _ in loader], loader.stats()
+
+    plain, bare = epoch()
+    cold, first = epoch(disk=tier)
+    warm, second = epoch(disk=tier)
+    assert all(torch.equal(a, b) and torch.equal(a, c) for a, b, c in zip(plain, cold, warm, strict=True))
+    assert bare["disk_hits"] == bare["disk_misses"] == 0 and first["disk_hits"] == 0
+    assert second["disk_hits"] == 60 and second["disk_misses"] == 0
+    with pytest.raises(penstock.Error, match="DIR:BYTES"):
+        next(iter(DataLoader(folder(photos), 8, disk="here")))
+    with pytest.raises(penstock.Error, match="redis://"):
+        next(iter(DataLoader(folder(photos), 8, remote="http://127.0.0.1:1")))
+    with penstock.Engine(1) as engine:
+        for mine in ({"disk": tier}, {"remote": "redis://127.0.0.1:1"}):
+            with pytest.raises(penstock.SettingError, match="belong to the engine"):
+                DataLoader(folder(photos), 8, engine=engine, **mine)
 
 
 def test_a_batch_may_be_larger_than_the_dataset(photos):
