@@ -3,7 +3,7 @@
 """DLCache's experiment: a training loop over a source of set bandwidth, end to end, for many batch sizes and compute times.
 
     PYTHONPATH=BUILD/python LD_LIBRARY_PATH=BUILD bench/lookahead.py [--batches 20] [--rate 10e6] [--sizes 128,512,2048]
-        [--computes 0.05,0.1,...] [--workers 4,8] [--rounds 1] [--out FILE]
+        [--computes 0.05,0.1,...] [--workers 4,8] [--rounds 1] [--out FILE [--resume]]
 
 The source is a server on loopback that speaks as much S3 as is needed and gives out so many bytes a second in all, first come,
 first served, each answer --delay seconds after it was asked for at the earliest: small JPEGs, each object with a key of its own.
@@ -13,6 +13,9 @@ end of the last compute, and beside it what computing alone takes.
 
 PyTorch's side is what one writes: a Dataset whose __getitem__ asks the server over a connection that its worker keeps, Pillow,
 torchvision's transforms, prefetch_factor as it is. Every run is a process of its own, with everything imported before the clock starts.
+
+--out is written after each cell. With --resume what it holds is kept, and cells that are there (workers, batch, compute and batches) are
+not run again, so a grid can be completed in parts; rate, delay and objects must be those of the file.
 
 A cell has a stall where PyTorch's loop waited for more than a hundredth of its time after the first batch. There Penstock must take less
 time; in the others at most a hundredth more.
@@ -29,6 +32,7 @@ import socket
 import sys
 import threading
 import time
+import warnings
 
 sys.dont_write_bytecode = True
 import common
@@ -221,6 +225,48 @@ def judge(cell):
     cell["good"] = cell["ratio"] < 1 if cell["stall"] else cell["ratio"] <= 1 + WITHIN
 
 
+def quiet():
+    """Torch tells of worker counts above the cores and of NumPy versions, once a process: nothing that is measured here."""
+    warnings.filterwarnings("ignore", module="torch")
+    warnings.filterwarnings("ignore", category=UserWarning)
+
+
+WHICH = ("workers", "batch", "compute", "batches")
+
+
+def same_cell(cell, other):
+    return all(cell[name] == other[name] for name in WHICH)
+
+
+def cells_before(path, report):
+    """Of a file that an earlier run has written; none where there is no file."""
+    if not os.path.exists(path):
+        return []
+    with open(path, encoding="utf-8") as handle:
+        before = json.load(handle)
+    for name in ("bench", "rate", "delay_s", "object_bytes", "rounds"):
+        if before[name] != report[name]:
+            sys.exit("%s has %s=%s, this run %s: not the same experiment" % (path, name, before[name], report[name]))
+    return before["cells"]
+
+
+def write(path, report):
+    """Whole or not at all: a run that is interrupted leaves what was there."""
+    report["cells"].sort(key=lambda cell: [cell[name] for name in WHICH])
+    report["pass"] = all(cell["good"] for cell in report["cells"])
+    if path:
+        with open(path + ".new", "w", encoding="utf-8") as handle:
+            json.dump(report, handle, indent=1)
+        os.replace(path + ".new", path)
+
+
+def print_cell(cell, note=""):
+    print("%7d %7d %8.2f | %9.2f %9.2f %9.2f %7.3f  %s%s%s" % (
+        cell["workers"], cell["batch"], cell["compute"], cell["compute"] * cell["batches"], cell["torch"]["seconds"],
+        cell["penstock"]["seconds"], cell["ratio"], "stall" if cell["stall"] else "", "" if cell["good"] else "  <-- missed", note),
+        flush=True)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--batches", type=int, default=20)
@@ -231,35 +277,41 @@ def main():
     parser.add_argument("--workers", default="4,8")
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--out")
+    parser.add_argument("--resume", action="store_true", help="keep the cells that --out has, and run the others")
     args = parser.parse_args()
+    if args.resume and not args.out:
+        parser.error("--resume goes on with the file that --out names")
+    quiet()
     import penstock, torch, torchvision, PIL.Image  # noqa: F401  imported before the clock starts
     torch.set_num_threads(1)
     size = sum(map(len, pictures())) / PICTURES
+    report = {"bench": "lookahead", "machine": common.machine(), "object_bytes": size, "rate": args.rate, "delay_s": args.delay,
+              "rounds": args.rounds, "cells": []}
+    if args.resume:
+        report["cells"] = cells_before(args.out, report)
     print("objects of %.1f KB at %.1f MB/s: %.0f a second" % (size / 1e3, args.rate / 1e6, args.rate / size))
     print("%7s %7s %8s | %9s %9s %9s %7s  %s" % ("workers", "batch", "compute", "alone", "torch", "penstock", "ratio", ""))
-    cells = []
     for workers in numbers(args.workers, int):
         for batch in numbers(args.sizes, int):
             for compute in numbers(args.computes, float):
                 cell = {"workers": workers, "batch": batch, "compute": compute, "batches": args.batches}
+                there = [each for each in report["cells"] if same_cell(each, cell)]
+                if there:
+                    print_cell(there[0], "  (there)")
+                    continue
                 for name in ("torch", "penstock"):
                     results = [one(name, args.rate, args.delay, cell) for _ in range(args.rounds)]
                     cell[name] = min(results, key=lambda result: result["seconds"])
                 judge(cell)
-                cells.append(cell)
-                print("%7d %7d %8.2f | %9.2f %9.2f %9.2f %7.3f  %s%s" % (
-                    workers, batch, compute, compute * args.batches, cell["torch"]["seconds"], cell["penstock"]["seconds"], cell["ratio"],
-                    "stall" if cell["stall"] else "", "" if cell["good"] else "  <-- missed"), flush=True)
-    good = all(cell["good"] for cell in cells)
+                report["cells"].append(cell)
+                print_cell(cell)
+                write(args.out, report)
+    write(args.out, report)
+    cells = report["cells"]
     print("%d cells, %d with a stall, %d missed" % (len(cells), sum(cell["stall"] for cell in cells),
                                                     sum(not cell["good"] for cell in cells)))
-    report = {"bench": "lookahead", "machine": common.machine(), "object_bytes": size, "rate": args.rate, "delay_s": args.delay,
-              "rounds": args.rounds, "cells": cells, "pass": good}
-    if args.out:
-        with open(args.out, "w", encoding="utf-8") as handle:
-            json.dump(report, handle, indent=1)
-    print(json.dumps({"bench": "lookahead", "cells": len(cells), "pass": good}))
-    return 0 if good else 1
+    print(json.dumps({"bench": "lookahead", "cells": len(cells), "pass": report["pass"]}))
+    return 0 if report["pass"] else 1
 
 
 if __name__ == "__main__":

@@ -65,6 +65,9 @@ typedef struct arg_option {
     OPT_TEXT("remote", "URL", at_, NULL,                                                           \
              "keep samples on a Redis or Valkey server for all jobs that name it, as in "          \
              "redis://cache:6379; the password is in PENSTOCK_REMOTE_PASSWORD")
+#define OPT_INDEX_DIR(at_)                                                                         \
+    OPT_TEXT("index-dir", "DIR|none", at_, NULL,                                                   \
+             "where listings are remembered (default: penstock in the cache folder)")
 #define OPT_BOUND(type_, name_, meta_, at_, min_, max_, def_, help_)                               \
     {                                                                                              \
         .name = (name_), .type = (type_), .meta = (meta_), .offset = (at_), .min = (min_),         \

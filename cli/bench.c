@@ -357,8 +357,7 @@ static const arg_option options[] = {
     OPT_DISK(AT(disk)),
     OPT_REMOTE(AT(remote)),
     OPT_U64("seed", "S", AT(seed), "0", "of order and random choices"),
-    OPT_TEXT("index-dir", "DIR|none", AT(index_dir), NULL,
-             "where listings are remembered (default: penstock in the cache folder)"),
+    OPT_INDEX_DIR(AT(index_dir)),
     OPT_FLAG("json", AT(json), "one JSON object"),
     OPT_END,
 };

@@ -17,6 +17,11 @@ typedef struct datasets_values {
     bool json;
 } datasets_values;
 
+#define OPT_DIR(at)                                                                                \
+    OPT_TEXT(                                                                                      \
+        "dir", "DIR", at, NULL,                                                                    \
+        "where they are kept (default: $PENSTOCK_DATASETS or $XDG_DATA_HOME/penstock/datasets)")
+
 static const char *state_of(const pst_revision *r)
 {
     if (r->pulling)
@@ -134,9 +139,7 @@ static int run_datasets(const void *values)
 
 #define AT(field) offsetof(datasets_values, field)
 static const arg_option datasets_options[] = {
-    OPT_TEXT(
-        "dir", "DIR", AT(dir), NULL,
-        "where they are kept (default: $PENSTOCK_DATASETS or $XDG_DATA_HOME/penstock/datasets)"),
+    OPT_DIR(AT(dir)),
     OPT_FLAG("json", AT(json), "everything that is known, as JSON"),
     OPT_HEADING("What may stay"),
     {.name = "limit",
@@ -205,9 +208,7 @@ static const arg_operand evict_operands[] = {
 static const arg_option evict_options[] = {
     OPT_BYTES("to-fit", "BYTES", AT(to_fit), NULL,
               "evict what is worth least until at most so many bytes are taken"),
-    OPT_TEXT(
-        "dir", "DIR", AT(dir), NULL,
-        "where they are kept (default: $PENSTOCK_DATASETS or $XDG_DATA_HOME/penstock/datasets)"),
+    OPT_DIR(AT(dir)),
     OPT_FLAG("json", AT(json), "the freed bytes as JSON"),
     OPT_END,
 };

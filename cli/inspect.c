@@ -389,8 +389,7 @@ static const arg_option options[] = {
              "decode every sample: finds damage behind the header, takes as long as an epoch"),
     OPT_INT("probe", "N", AT(probe), 0, 1e15, "0",
             "look into N samples only, spread evenly; 0 = all"),
-    OPT_TEXT("index-dir", "DIR|none", AT(index_dir), NULL,
-             "where listings are remembered (default: penstock in the cache folder)"),
+    OPT_INDEX_DIR(AT(index_dir)),
     OPT_END,
 };
 #undef AT

@@ -305,8 +305,7 @@ static const arg_option options[] = {
              "the field to show (default: the image, volume or recording, and the mask beside "
              "it)"),
     OPT_FLAG("in-order", AT(in_order), "the first samples instead of shuffled ones"),
-    OPT_TEXT("index-dir", "DIR|none", AT(index_dir), NULL,
-             "where listings are remembered (default: penstock in the cache folder)"),
+    OPT_INDEX_DIR(AT(index_dir)),
     OPT_END,
 };
 #undef AT
