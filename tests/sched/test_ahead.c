@@ -10,8 +10,8 @@
 #include "net/server.h" /* first: the kit has a type of a name that it uses */
 
 #include "check.h"
-#include "engine/engine_priv.h"
-#include "engine_kit.h"
+#include "engine/engine.h"
+#include "engine/engine_kit.h"
 #include "sched/sched_priv.h"
 
 enum { OBJECTS = 400, BATCH = 4, DEPTH = 64, SIZE = 20000 };
@@ -97,8 +97,8 @@ static rig begin(const char *url, const pst_job_options *o, uint64_t memory)
 {
     rig g = {.engine = kit_engine(2, memory), .data = kit_dataset(url)};
     g.job = kit_job(g.engine, g.data, o);
-    g.feed = atomic_load(&g.job->feed);
-    g.pool = g.feed->pool;
+    g.pool = psti_engine_pool(g.engine);
+    g.feed = g.pool->feeds;
     CHECK(g.feed->ahead.on);
     return g;
 }
