@@ -21,7 +21,8 @@
 #include "core/status.h"
 
 static const uint64_t RETRY_NS = 60000000000u, PATIENCE_NS = 50000000, PATIENCE_MOST_NS = 250000000;
-enum { DRAWS = 32, BAD_READS_MOST = 8, TOLD_AGAIN = 10 };
+enum { DRAWS = 32, BAD_READS_MOST = 8 };
+static const uint64_t TOLD_NS = 600000000000u; /* without it, before a full disk is told of again */
 
 /* ---- owners and age -------------------------------------------------------------------------- */
 
@@ -116,7 +117,7 @@ static bool no_space(int error)
 static void crowded_locked(psti_disk *disk, int error)
 {
     const uint64_t now = psti_now_ns();
-    if (!disk->crowded_ns || now - disk->crowded_ns > TOLD_AGAIN * disk->spec.retry_ns)
+    if (!disk->crowded_ns || now - disk->crowded_ns > TOLD_NS)
         psti_log(PSTI_LOG_WARN,
                  "no room on the disk for more of the disk tier in %s: %s. What is there is used; "
                  "it is tried again every minute",

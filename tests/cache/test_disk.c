@@ -626,6 +626,7 @@ static int work_in(const char *dir, unsigned seed, int rounds)
         else
             put(disk, number, mine);
     }
+    psti_disk_flush(disk); /* all of that may have gone by before anything was written */
     const psti_disk_stats s = stats_of(disk);
     CHECK(s.damaged == 0);
     psti_disk_close(disk);
