@@ -581,8 +581,10 @@ static int start_locked(CURLM *multi)
         pthread_sigmask(SIG_SETMASK, &before, NULL);
     }
     net.started = rc == 0;
-    if (rc == 0)
+    if (rc == 0) {
+        pthread_setname_np(net.thread, "pst-net");
         return 0;
+    }
     if (net.epoll_fd >= 0)
         close(net.epoll_fd);
     if (net.wake_fd >= 0)

@@ -179,11 +179,23 @@ static psti_feed *next_ahead_locked(psti_pool *pool, uint64_t round)
     return best;
 }
 
+/* Whether workers have samples to go on with wherever some are on their way: each that ends comes
+ * here again. */
+static bool is_calm_locked(const psti_pool *pool)
+{
+    for (const psti_feed *feed = pool->feeds; feed; feed = feed->next)
+        if (feed->far && feed->inflight &&
+            (feed->closing || feed->error.code || !feed->runnable || !feed->runnable->next))
+            return false;
+    return !pool->stopping;
+}
+
 /* Where bytes have to be fetched, reads are sent ahead. */
 static void send_ahead_locked(psti_pool *pool)
 {
     const uint64_t round = ++pool->ahead_rounds;
     psti_feed *feed;
+    psti_reader_plug(pool->reader);
     while (!pool->stopping && (feed = next_ahead_locked(pool, round))) {
         task *t = task_aim_locked(feed, NULL);
         if (!t) {
@@ -195,6 +207,7 @@ static void send_ahead_locked(psti_pool *pool)
     }
     for (feed = pool->feeds; feed && !pool->stopping; feed = feed->next)
         ahead_pump_locked(feed);
+    psti_reader_unplug(pool->reader, is_calm_locked(pool));
 }
 
 typedef enum waking { WAKE_NONE, WAKE_ONE, WAKE_ALL } waking;

@@ -227,6 +227,7 @@ static void submit_locked(task *t, psti_read *reads, int count)
     atomic_store(&t->reads_left, count + 1);
     if (t->read_error)
         t->read_error->code = 0;
+    psti_reader_plug(t->feed->pool->reader); /* members of a sample are neighbours in a shard */
     for (int i = 0; i < count; i++) {
         int status;
         if (reads != t->reads || !ahead_holds(t, i))
@@ -234,6 +235,7 @@ static void submit_locked(task *t, psti_read *reads, int count)
         else if (ahead_submit_locked(t, &reads[i], &status))
             came_before(t, i, status);
     }
+    psti_reader_unplug(t->feed->pool->reader, false);
 }
 
 static void send_reads_locked(task *t)

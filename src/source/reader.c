@@ -182,6 +182,13 @@ static int open_threads(psti_reader *reader, int depth)
     return rc;
 }
 
+/* What cannot be sent is refused by an I/O thread: the caller must not be called back here. */
+static void hand_over(void *arg, psti_read *read)
+{
+    psti_reader *reader = arg;
+    reader->ops->submit(reader->self, read);
+}
+
 int psti_reader_open(int io, int depth, psti_reader **out, pst_error *err)
 {
     const int want = wanted_io(io);
@@ -192,7 +199,7 @@ int psti_reader_open(int io, int depth, psti_reader **out, pst_error *err)
     if (!reader)
         return psti_fail(err, -ENOMEM, "read", NULL, "out of memory");
     reader->pid = getpid();
-    reader->far = psti_far_reader_new();
+    reader->far = psti_far_reader_new(hand_over, reader);
     if (!reader->far) {
         psti_free(reader);
         return psti_fail(err, -ENOMEM, "read", NULL, "out of memory");
@@ -225,10 +232,20 @@ int psti_reader_kind(const psti_reader *reader)
 
 void psti_reader_submit(psti_reader *reader, psti_read *read)
 {
-    /* What cannot be sent is refused by an I/O thread: the caller must not be called back here. */
-    if (read->at.bucket && read->at.length && psti_far_submit(reader->far, read))
-        return;
-    reader->ops->submit(reader->self, read);
+    if (read->at.bucket && read->at.length)
+        psti_far_submit(reader->far, read);
+    else
+        reader->ops->submit(reader->self, read);
+}
+
+void psti_reader_plug(psti_reader *reader)
+{
+    psti_far_plug(reader->far);
+}
+
+void psti_reader_unplug(psti_reader *reader, bool calm)
+{
+    psti_far_unplug(reader->far, calm);
 }
 
 void psti_reader_cancel(psti_reader *reader, psti_read *read)

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Reading from buckets: turns reads into requests of the net, which has a thread, a depth and
- * patience of its own. What a request needs beside the read is kept for the next one. submit and
- * cancel are called from any thread, landed from the net's. */
+ * patience of its own. Members that lie close together in a shard and are submitted together are
+ * one request, whose bytes go straight to where each of them wants its own. What a request needs
+ * beside the reads is kept for the next one. submit, plug and cancel are called from any thread,
+ * scatter and landed from the net's. */
 #include "source/far.h"
 
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/memory.h"
@@ -16,22 +19,41 @@
 /* Runs of bytes with less than this between them are asked for as one: a request costs what so many
  * bytes cost. */
 enum { GAP_LEAST = 64 << 10 };
+/* Of joined reads: bytes of one, bytes of all with what lies between them. Longer ones gain nothing
+ * by it, and come sooner over several connections. */
+enum { JOIN_EACH = 512 << 10, JOIN_MOST = 1 << 20 };
+/* A request of so many bytes does not wait for more. */
+enum { JOIN_ENOUGH = JOIN_MOST / 4 * 3 };
+/* Reads that are looked at together. */
+enum { BURST = 128, STREAMS = 8 };
 
-/* A read on its way. */
+/* Reads on their way, in one request. */
 typedef struct flight {
     psti_get get;
-    psti_read *read; /* NULL: it has landed; guarded by the reader's lock */
+    psti_read *first; /* by offset; NULL: it has landed; guarded by the reader's lock */
+    int count, unwanted;
+    psti_read *next_read; /* scatter's: whose bytes come next */
     struct psti_far_reader *owner;
     struct flight *next_free, *next; /* all that there are */
+    pst_error error;                 /* of joined reads */
     char etag[PSTI_ETAG_ROOM];
     psti_buf key;
 } flight;
 
 struct psti_far_reader {
+    psti_refuse refuse; /* fixed, and so is its argument */
+    void *arg;
     pthread_mutex_t lock; /* guards what follows; taken before the net's */
     pthread_cond_t rest;  /* the last one has landed */
     flight *flights, *free;
     int busy;
+    int plugs;               /* reads are gathered */
+    psti_read_list gathered; /* until nobody plugs; or reads that wait for their neighbours */
+    struct stream {          /* where requests ended of late: who goes on there reads in order */
+        const char *path;
+        uint64_t end;
+    } streams[STREAMS];
+    int next_stream;
 };
 
 /* Where the net answers from within submit, nobody may be told yet: the caller may hold locks. */
@@ -52,21 +74,29 @@ static void ask(psti_get *get, const psti_extent *at, const char *key, char etag
                       .length = at->length};
 }
 
-/* What a replaced object is called, with both versions. */
+/* What a replaced object is called: both etags where the server tells them, else both sizes. What
+ * was seen may be the old etag, when the object was replaced behind the first bytes and the server
+ * says of the new one only that it is another. */
 static void explain(const psti_get *get, int status)
 {
+    char now[PSTI_ETAG_ROOM + 40] = "another";
     if (!get->err || status != PST_ECHANGED)
         return;
+    const bool other = *get->seen_etag && !(get->etag && strcmp(get->seen_etag, get->etag) == 0);
+    if (other)
+        snprintf(now, sizeof now, "%s", get->seen_etag);
+    else if (get->seen_size != UINT64_MAX && get->seen_size != get->size)
+        snprintf(now, sizeof now, "another, of %llu bytes", (unsigned long long)get->seen_size);
     psti_fail(get->err, status, "read", get->key,
               "the object was replaced since it was listed: its etag was %s, of %llu bytes, and is "
               "now %s; list the data again",
-              get->etag ? get->etag : "not known", (unsigned long long)get->size,
-              get->seen_etag[0] ? get->seen_etag : "another");
+              get->etag ? get->etag : "not known", (unsigned long long)get->size, now);
 }
 
 /* ---- flights --------------------------------------------------------------------------------- */
 
-static flight *take(struct psti_far_reader *far, psti_read *read)
+/* reads: by offset, linked. */
+static flight *take(struct psti_far_reader *far, psti_read *reads, int count)
 {
     pthread_mutex_lock(&far->lock);
     flight *f = far->free;
@@ -74,26 +104,42 @@ static flight *take(struct psti_far_reader *far, psti_read *read)
         far->free = f->next_free;
     far->busy++;
     pthread_mutex_unlock(&far->lock);
-    if (!f && (f = psti_calloc(PSTI_MEM_SOURCE, 1, sizeof *f))) {
+    const bool made = !f;
+    if (made)
+        f = psti_calloc(PSTI_MEM_SOURCE, 1, sizeof *f);
+    if (!f)
+        return NULL;
+    pthread_mutex_lock(&far->lock);
+    if (made) {
         f->owner = far;
-        pthread_mutex_lock(&far->lock);
         f->next = far->flights;
         far->flights = f;
-        pthread_mutex_unlock(&far->lock);
     }
-    if (f) {
-        pthread_mutex_lock(&far->lock);
-        f->read = read;
-        pthread_mutex_unlock(&far->lock);
-    }
+    f->first = reads;
+    f->count = count;
+    f->unwanted = 0;
+    for (psti_read *r = reads; r; r = r->next)
+        r->state = f;
+    pthread_mutex_unlock(&far->lock);
     return f;
+}
+
+/* Nobody may cancel its reads any more. */
+static psti_read *unload(flight *f)
+{
+    pthread_mutex_lock(&f->owner->lock);
+    psti_read *reads = f->first;
+    for (psti_read *r = reads; r; r = r->next)
+        r->state = NULL;
+    f->first = NULL;
+    pthread_mutex_unlock(&f->owner->lock);
+    return reads;
 }
 
 static void give(struct psti_far_reader *far, flight *f)
 {
     pthread_mutex_lock(&far->lock);
     if (f) {
-        f->read = NULL;
         f->next_free = far->free;
         far->free = f;
     }
@@ -102,60 +148,281 @@ static void give(struct psti_far_reader *far, flight *f)
     pthread_mutex_unlock(&far->lock);
 }
 
+/* The bytes of a joined request, each to its own read; what lies between them to nobody. */
+static int scatter(psti_get *get, uint64_t at, const uint8_t *bytes, size_t count)
+{
+    flight *f = get->user;
+    if (at == get->offset) /* for the first time, or anew */
+        f->next_read = f->first;
+    while (count && f->next_read) {
+        psti_read *r = f->next_read;
+        const uint64_t end = r->at.offset + r->at.length;
+        const bool between = at < r->at.offset;
+        const uint64_t left = (between ? r->at.offset : end) - at;
+        const size_t n = count < left ? count : (size_t)left;
+        if (!between)
+            memcpy(r->buf + (at - r->at.offset), bytes, n);
+        at += n;
+        bytes += n;
+        count -= n;
+        if (at == end)
+            f->next_read = r->next;
+    }
+    return 0;
+}
+
 static void landed(psti_get *get, int status)
 {
     flight *f = get->user;
-    psti_read *read = f->read;
     if (submitting == f) {
         refused = true;
         return;
     }
     explain(get, status);
-    pthread_mutex_lock(&f->owner->lock);
-    f->read = NULL; /* nobody may cancel it any more */
-    pthread_mutex_unlock(&f->owner->lock);
-    read->done(read, status);
+    for (psti_read *r = unload(f), *next; r; r = next) {
+        next = r->next; /* done may submit it again */
+        if (status < 0 && r->err && r->err != get->err)
+            *r->err = *get->err;
+        r->done(r, status);
+    }
     give(f->owner, f);
 }
 
-bool psti_far_submit(struct psti_far_reader *far, psti_read *read)
+static void refuse_all(struct psti_far_reader *far, psti_read *reads)
 {
-    const psti_extent *at = &read->at;
+    for (psti_read *next; reads; reads = next) {
+        next = reads->next;
+        far->refuse(far->arg, reads);
+    }
+}
+
+/* reads: of one object, by offset, linked. */
+static void launch(struct psti_far_reader *far, psti_read *reads, int count)
+{
+    const psti_extent *at = &reads->at;
     const size_t size = strlen(at->prefix) + strlen(at->path) + 1;
-    flight *f = take(far, read);
+    flight *f = take(far, reads, count);
     if (!f || psti_buf_need(PSTI_MEM_SOURCE, &f->key, size) < 0) {
+        reads = f ? unload(f) : reads;
+        refuse_all(far, reads);
         give(far, f);
-        return false;
+        return;
     }
     snprintf((char *)f->key.data, size, "%s%s", at->prefix, at->path);
     ask(&f->get, at, (const char *)f->key.data, f->etag);
-    f->get.buf = read->buf;
+    if (count == 1) {
+        f->get.buf = reads->buf;
+        f->get.err = reads->err;
+    } else {
+        const psti_read *last = reads;
+        while (last->next)
+            last = last->next;
+        f->get.length = last->at.offset + last->at.length - at->offset;
+        f->get.sink = scatter;
+        f->get.anew = true;
+        f->get.err = &f->error;
+        psti_error_clear(&f->error);
+    }
     f->get.done = landed;
     f->get.user = f;
-    f->get.err = read->err;
     submitting = f;
     refused = false;
     psti_net_submit(&f->get);
     submitting = NULL;
-    if (refused)
+    if (refused) {
+        refuse_all(far, unload(f));
         give(far, f);
-    return !refused;
+    }
 }
 
-void psti_far_cancel(struct psti_far_reader *far, const psti_read *read)
+/* ---- joining --------------------------------------------------------------------------------- */
+
+static bool same_object(const psti_extent *a, const psti_extent *b)
+{
+    return a->bucket == b->bucket && a->prefix == b->prefix && a->path == b->path &&
+           a->etag == b->etag && a->mtime_ns == b->mtime_ns && a->inode == b->inode &&
+           a->file_size == b->file_size;
+}
+
+/* One of a burst. */
+typedef struct place {
+    psti_read *read;
+    int came; /* when it was submitted; of the first of a run: the earliest of the run's */
+    int run;  /* how many are in the run that begins here; 0: it goes with those before it */
+} place;
+
+/* Objects in any order, of each its parts by offset. */
+static int by_offset(const void *a, const void *b)
+{
+    const psti_extent *one = &((const place *)a)->read->at, *two = &((const place *)b)->read->at;
+    if (one->path != two->path)
+        return (uintptr_t)one->path < (uintptr_t)two->path ? -1 : 1;
+    return one->offset < two->offset ? -1 : one->offset > two->offset;
+}
+
+/* Whether next goes into one request with those from first to last. */
+static bool fits(const psti_extent *first, const psti_extent *last, const psti_extent *next)
+{
+    const uint64_t end = last->offset + last->length;
+    return same_object(last, next) && first->length <= JOIN_EACH && next->length <= JOIN_EACH &&
+           next->offset >= end && next->offset - end < GAP_LEAST &&
+           next->offset + next->length - first->offset <= JOIN_MOST;
+}
+
+/* Makes runs of what fits together, linked. */
+static void join(place *burst, int count)
+{
+    place *first = burst;
+    for (int i = 0; i < count; i++) {
+        place *p = &burst[i];
+        p->read->next = NULL;
+        p->run = 1;
+        if (i == 0 || !fits(&first->read->at, &p[-1].read->at, &p->read->at)) {
+            first = p;
+            continue;
+        }
+        p[-1].read->next = p->read;
+        p->run = 0;
+        first->run++;
+        first->came = p->came < first->came ? p->came : first->came;
+    }
+}
+
+static int by_arrival(const void *a, const void *b)
+{
+    return ((const place *)a)->came - ((const place *)b)->came;
+}
+
+/* Whether a run goes on where another ended of late; and from now on where it ends. */
+static bool goes_on_locked(struct psti_far_reader *far, const psti_extent *at, uint64_t end)
+{
+    for (int i = 0; i < STREAMS; i++) {
+        struct stream *s = &far->streams[i];
+        if (s->path == at->path && at->offset >= s->end && at->offset - s->end < GAP_LEAST) {
+            s->end = end;
+            return true;
+        }
+    }
+    far->streams[far->next_stream] = (struct stream){at->path, end};
+    far->next_stream = (far->next_stream + 1) % STREAMS;
+    return false;
+}
+
+/* Whether a run is to wait for what will be asked for next: it is read in order, and not long
+ * enough to be worth a request. Then it is gathered again. */
+static bool waits(struct psti_far_reader *far, psti_read *reads, int count, bool calm)
+{
+    const psti_read *last = reads;
+    while (last->next)
+        last = last->next;
+    const uint64_t begin = reads->at.offset, end = last->at.offset + last->at.length;
+    if (reads->at.length == reads->at.file_size || end - begin >= JOIN_ENOUGH)
+        calm = false;
+    pthread_mutex_lock(&far->lock);
+    const bool wait = goes_on_locked(far, &reads->at, calm ? begin : end) || count > 1;
+    for (psti_read *r = reads, *next; calm && wait && r; r = next) {
+        next = r->next;
+        psti_read_list_push(&far->gathered, r);
+    }
+    pthread_mutex_unlock(&far->lock);
+    return calm && wait;
+}
+
+static void launch_burst(struct psti_far_reader *far, place *burst, int count, bool calm)
+{
+    int runs = 0;
+    qsort(burst, (size_t)count, sizeof *burst, by_offset);
+    join(burst, count);
+    for (int i = 0; i < count; i++)
+        if (burst[i].run)
+            burst[runs++] = burst[i];
+    qsort(burst, (size_t)runs, sizeof *burst, by_arrival);
+    for (int i = 0; i < runs; i++)
+        if (!waits(far, burst[i].read, burst[i].run, calm))
+            launch(far, burst[i].read, burst[i].run);
+}
+
+static void launch_all(struct psti_far_reader *far, psti_read_list list, bool calm)
+{
+    place burst[BURST];
+    while (list.first) {
+        int count = 0;
+        while (list.first && count < BURST) {
+            burst[count] = (place){.read = psti_read_list_pop(&list), .came = count};
+            count++;
+        }
+        launch_burst(far, burst, count, calm);
+    }
+}
+
+static psti_read_list take_gathered_locked(struct psti_far_reader *far)
+{
+    const psti_read_list list = far->gathered;
+    far->gathered = (psti_read_list){0};
+    return list;
+}
+
+/* ---- what readers call ----------------------------------------------------------------------- */
+
+void psti_far_submit(struct psti_far_reader *far, psti_read *read)
 {
     pthread_mutex_lock(&far->lock);
-    for (flight *f = far->flights; f; f = f->next)
-        if (f->read == read)
-            psti_net_cancel(&f->get);
+    const bool wait = far->plugs > 0;
+    read->state = NULL;
+    if (wait)
+        psti_read_list_push(&far->gathered, read);
+    pthread_mutex_unlock(&far->lock);
+    if (wait)
+        return;
+    read->next = NULL;
+    launch(far, read, 1);
+}
+
+void psti_far_plug(struct psti_far_reader *far)
+{
+    pthread_mutex_lock(&far->lock);
+    far->plugs++;
     pthread_mutex_unlock(&far->lock);
 }
 
-struct psti_far_reader *psti_far_reader_new(void)
+void psti_far_unplug(struct psti_far_reader *far, bool calm)
+{
+    psti_read_list list = {0};
+    pthread_mutex_lock(&far->lock);
+    if (--far->plugs == 0)
+        list = take_gathered_locked(far);
+    pthread_mutex_unlock(&far->lock);
+    launch_all(far, list, calm);
+}
+
+/* A request is given up when nobody wants any of its reads. One that waits for its neighbours is
+ * sent first: its end is told by the net's thread, as any other. */
+void psti_far_cancel(struct psti_far_reader *far, psti_read *read)
+{
+    pthread_mutex_lock(&far->lock);
+    const psti_read *r = read->state ? NULL : far->gathered.first;
+    while (r && r != read)
+        r = r->next;
+    if (r) {
+        const psti_read_list list = take_gathered_locked(far);
+        pthread_mutex_unlock(&far->lock);
+        launch_all(far, list, false);
+        pthread_mutex_lock(&far->lock);
+    }
+    flight *f = read->state;
+    read->state = NULL;
+    if (f && ++f->unwanted == f->count)
+        psti_net_cancel(&f->get);
+    pthread_mutex_unlock(&far->lock);
+}
+
+struct psti_far_reader *psti_far_reader_new(psti_refuse refuse, void *arg)
 {
     struct psti_far_reader *far = psti_calloc(PSTI_MEM_SOURCE, 1, sizeof *far);
     if (!far)
         return NULL;
+    far->refuse = refuse;
+    far->arg = arg;
     pthread_mutex_init(&far->lock, NULL);
     pthread_cond_init(&far->rest, NULL);
     return far;

@@ -49,11 +49,16 @@ int psti_frame_compare(const psti_frame *f, const psti_extent *at);
 
 /* Buckets: reader_far.c. The part of a reader that sends requests; waits for them when it goes. */
 struct psti_far_reader;
-struct psti_far_reader *psti_far_reader_new(void);
+/* Takes a read that cannot be sent, since memory is short or there is no thread for it; tells its
+ * owner later, from an I/O thread. */
+typedef void (*psti_refuse)(void *arg, psti_read *read);
+struct psti_far_reader *psti_far_reader_new(psti_refuse refuse, void *arg);
 void psti_far_reader_free(struct psti_far_reader *far, bool forked);
-/* False: memory is short, or there is no thread for it; nobody was told. */
-bool psti_far_submit(struct psti_far_reader *far, psti_read *read);
-void psti_far_cancel(struct psti_far_reader *far, const psti_read *read);
+void psti_far_submit(struct psti_far_reader *far, psti_read *read);
+/* psti_reader_plug and psti_reader_unplug. */
+void psti_far_plug(struct psti_far_reader *far);
+void psti_far_unplug(struct psti_far_reader *far, bool calm);
+void psti_far_cancel(struct psti_far_reader *far, psti_read *read);
 /* psti_read_spans of an extent in a bucket; waits. */
 int psti_far_spans(const psti_extent *at, const psti_span *span, uint8_t *buf);
 

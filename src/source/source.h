@@ -261,6 +261,12 @@ int psti_reader_open(int io, int depth, psti_reader **out, pst_error *err);
 int psti_reader_kind(const psti_reader *reader);
 /* Never blocks. Every accepted read completes exactly once. */
 void psti_reader_submit(psti_reader *reader, psti_read *read);
+/* Between the two reads from buckets are gathered, and those of members that lie close together in
+ * a shard go as one request. calm: there is other work, and the caller will surely unplug again
+ * when some of it is done; so reads that go on in a shard where others ended may wait for those
+ * that follow, until that call or until it is worth a request. Pairs may nest, and never block. */
+void psti_reader_plug(psti_reader *reader);
+void psti_reader_unplug(psti_reader *reader, bool calm);
 /* Nobody waits for the read any more: if it is on its way to a bucket it may come back with
  * -ECANCELED. Does nothing to others, nor to one that is done. */
 void psti_reader_cancel(psti_reader *reader, psti_read *read);
