@@ -73,7 +73,7 @@ static int fetch_page(psti_bucket *bucket, const char *query, page *p, pst_error
                     .err = err};
     p->size = 0;
     const int rc = loop_ask(&get, REQUEST_LIST, query);
-    if (rc == -ECANCELED)
+    if (rc == -ECANCELED && !atomic_load(&get.request.cancelled)) /* by take_page */
         return psti_fail(
             err, PST_ELIMIT, "list", bucket->name,
             "a page of the listing has more than 16 MiB, or there is no memory for it");

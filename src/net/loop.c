@@ -16,6 +16,7 @@
 #include <sys/eventfd.h>
 #include <sys/random.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "core/clock.h"
@@ -25,6 +26,7 @@
 #include "core/status.h"
 #include "net/net_priv.h"
 
+enum { WATCH_NS = 100000000 };
 enum { DEPTH_DEFAULT = 64, DEPTH_MAX = 1024, EVENTS = 64, PATIENCE_S = 120 };
 
 net_counts net_count;
@@ -56,6 +58,7 @@ static struct net {
 enum { IN_USE = 1, WANTS_IN = 2, WANTS_OUT = 4, IDLE = 8 };
 
 static _Thread_local bool is_net_thread;
+static _Thread_local psti_net_watch watch; /* of a thread that waits */
 
 bool loop_is_mine(void)
 {
@@ -665,14 +668,43 @@ static void submit(psti_get *get, uint8_t kind, const char *query, waiter *w)
     tell(get, rc);
 }
 
+psti_net_watch psti_net_watch_set(psti_net_watch now)
+{
+    const psti_net_watch before = watch;
+    watch = now;
+    return before;
+}
+
+/* Waits for a tenth of a second if somebody is to be asked then, else for the end. */
+static void wait_for(waiter *w, bool ask)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_nsec += WATCH_NS;
+    if (until.tv_nsec >= 1000000000) {
+        until.tv_nsec -= 1000000000;
+        until.tv_sec++;
+    }
+    psti_futex_wait(&w->word, 0, ask ? &until : NULL);
+}
+
 int loop_ask(psti_get *get, uint8_t kind, const char *query)
 {
     waiter w = {.status = 0};
+    bool stopped = false;
     if (is_net_thread)
         return psti_fail(get->err, -EDEADLK, "bucket", get->key, "asked for on the net thread");
     submit(get, kind, query, &w);
-    while (!atomic_load_explicit(&w.word, memory_order_acquire))
-        psti_futex_wait(&w.word, 0, NULL);
+    while (!atomic_load_explicit(&w.word, memory_order_acquire)) {
+        wait_for(&w, watch.stop && !stopped);
+        if (atomic_load_explicit(&w.word, memory_order_acquire) || stopped || !watch.stop ||
+            !watch.stop(watch.user))
+            continue;
+        stopped = true;
+        psti_net_cancel(get); /* w is ours: the get is still there even if it has just ended */
+    }
+    if (stopped && w.status == -ECANCELED)
+        psti_fail(get->err, -ECANCELED, "bucket", get->key, "stopped by the caller");
     return w.status;
 }
 

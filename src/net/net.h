@@ -97,6 +97,15 @@ int psti_net_now(psti_get *get);
 /* A wish; done still comes, with -ECANCELED when it was granted. Before done only. */
 void psti_net_cancel(psti_get *get);
 
+/* Whom the calling thread asks, ten times a second, while it waits in psti_net_now, psti_net_list
+ * or psti_net_head: a true answer ends that with -ECANCELED. stop NULL: nobody, as at first.
+ * Returns who was asked before. */
+typedef struct psti_net_watch {
+    bool (*stop)(void *user);
+    void *user;
+} psti_net_watch;
+psti_net_watch psti_net_watch_set(psti_net_watch watch);
+
 /* Most requests in flight in this process (1..1024; default 64). Returns the number before; 0 only
  * asks. */
 int psti_net_depth(int connections);

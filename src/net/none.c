@@ -54,6 +54,11 @@ void psti_net_cancel(psti_get *get)
     (void)get;
 }
 
+psti_net_watch psti_net_watch_set(psti_net_watch watch)
+{
+    return watch;
+}
+
 int psti_net_depth(int connections)
 {
     (void)connections;

@@ -263,6 +263,8 @@ static void *work_loop(void *arg)
         if (!t && (held_drop_unwelcome_locked(w) || shelf_look_locked(pool)))
             continue;
         if (!t) {
+            psti_reader_plug(pool->reader); /* nobody may sleep while reads wait for neighbours */
+            psti_reader_unplug(pool->reader, false);
             const uint64_t since = pool->reading ? psti_now_ns() : 0;
             pool->waking = false;
             pool->idle++;

@@ -10,6 +10,7 @@
 
 #include "core/quota.h"
 #include "core/status.h"
+#include "net/net.h"
 
 int psti_thread_start(pthread_t *thread, void *(*fn)(void *), void *arg)
 {
@@ -77,9 +78,20 @@ static void run_one_locked(psti_crew *crew)
         pthread_cond_broadcast(&crew->done);
 }
 
+/* What a member of the crew waits for is not needed any more. */
+static bool is_stopped(void *arg)
+{
+    psti_crew *crew = arg;
+    pthread_mutex_lock(&crew->lock);
+    const bool stopped = crew->rc != 0;
+    pthread_mutex_unlock(&crew->lock);
+    return stopped;
+}
+
 static void *crew_main(void *arg)
 {
     psti_crew *crew = arg;
+    psti_net_watch_set((psti_net_watch){is_stopped, crew});
     pthread_mutex_lock(&crew->lock);
     for (;;) {
         while (!crew->queue && !crew->closed) {

@@ -49,6 +49,17 @@ int psti_far_enter(psti_far *far, const char *folder)
     return 0;
 }
 
+static bool wants_stop(void *user)
+{
+    const psti_far_watch *w = user;
+    return w->opts->progress && w->opts->progress(w->found ? *w->found : 0, w->opts->user);
+}
+
+psti_net_watch psti_far_watch_set(psti_far_watch *watch)
+{
+    return psti_net_watch_set((psti_net_watch){wants_stop, watch});
+}
+
 /* ---- etags ----------------------------------------------------------------------------------- */
 
 static int digit_of(char c)

@@ -25,6 +25,15 @@ int psti_far_enter(psti_far *far, const char *folder);
 /* Room for prefix and path together. */
 enum { PSTI_FAR_KEY = 2 * PSTI_KEY_MAX };
 
+/* Whom a thread asks that opens a dataset and waits for the bucket: the caller's progress, with
+ * what was found so far (NULL: nothing is counted). Lives as long as the watch does. */
+typedef struct psti_far_watch {
+    const pst_dataset_options *opts;
+    const uint64_t *found;
+} psti_far_watch;
+/* Returns whom it asked before, for psti_net_watch_set. */
+psti_net_watch psti_far_watch_set(psti_far_watch *watch);
+
 /* ---- etags ----------------------------------------------------------------------------------- */
 
 /* Most are 32 digits in quotes, which take 16 bytes: those stand in the places of time and inode.

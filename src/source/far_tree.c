@@ -224,7 +224,10 @@ static int list_into(psti_tree *tree, const psti_far *far, const char *folder,
                    .err = err};
     l->at[0].dir = tree->top;
     snprintf(prefix, sizeof prefix, "%s%s", far->prefix, folder);
+    psti_far_watch watch = {opts, &l->found};
+    const psti_net_watch before = psti_far_watch_set(&watch);
     const int rc = psti_net_list(far->bucket, prefix, on_object, l, err);
+    psti_net_watch_set(before);
     while (l->depth >= 0)
         leave(l);
     psti_free(l);
@@ -396,7 +399,10 @@ int psti_far_look_all(psti_dataset *data, const psti_far *far, const pst_dataset
         if (data->member[i].length != PSTI_ABSENT)
             m.member[m.count++] = &data->member[i];
     qsort_r(m.member, m.count, sizeof *m.member, by_path, data->names.data);
+    psti_far_watch watch = {opts, &m.found};
+    const psti_net_watch before = psti_far_watch_set(&watch);
     const int rc = psti_net_list(far->bucket, far->prefix, on_listed, &m, err);
+    psti_net_watch_set(before);
     psti_free(m.member);
     if (!rc)
         note_missing(data, out);

@@ -222,9 +222,12 @@ int psti_far_open(psti_opening *o, psti_dataset **out, pst_error *err)
     pst_error *why = err ? err : &own; /* what the listing says decides what is answered */
     place p = {0};
     o->root = -1;
+    psti_far_watch watch = {.opts = o->opts};
+    const psti_net_watch before = psti_far_watch_set(&watch);
     int rc = find_place(o, &p, why);
     if (rc == 0)
         rc = open_place(o, &p, out, why);
+    psti_net_watch_set(before);
     psti_far_free(o->far);
     psti_tree_free(o->tree);
     psti_free(o->index_path);

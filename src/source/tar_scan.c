@@ -17,9 +17,16 @@
 #include "source/tar.h"
 #include "source/tar_header.h"
 
-/* Of a far shard as much is asked for at once as passes while an answer is on its way: small
- * members are read over, large ones skipped. */
-enum { WINDOW = 4096, MENDS_MOST = 3, FAR_LEAST = 64 << 10, FAR_MOST = 1 << 20 };
+/* Where a header stands is known only when the one before it was read, so each skipped member costs
+ * a round trip, in which a connection brings about FAR_SKIP bytes: less is read over, in windows
+ * that grow, more is skipped. */
+enum {
+    WINDOW = 4096,
+    MENDS_MOST = 3,
+    FAR_LEAST = 64 << 10,
+    FAR_SKIP = 1 << 20,
+    FAR_MOST = 4 << 20
+};
 enum { CLS_MAX = 64, JSON_MAX = 16 << 20, MEMBERS_MAX = 256 };
 
 typedef struct walk {
@@ -56,7 +63,7 @@ static int no_memory(const walk *w)
 static int far_window(walk *w, uint64_t at, size_t least)
 {
     const uint64_t left = w->end - at, gap = at - (w->window_at + w->window_len);
-    const bool near = at >= w->window_at + w->window_len && gap < w->ahead;
+    const bool near = at >= w->window_at + w->window_len && gap < FAR_SKIP;
     w->ahead = !near ? FAR_LEAST : w->ahead < FAR_MOST ? 2 * w->ahead : FAR_MOST;
     const size_t want = least > w->ahead ? least : left < w->ahead ? (size_t)left : w->ahead;
     w->window_len = 0;
