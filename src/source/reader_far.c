@@ -171,11 +171,47 @@ static int scatter(psti_get *get, uint64_t at, const uint8_t *bytes, size_t coun
     return 0;
 }
 
+static void launch(struct psti_far_reader *far, psti_read *reads, int count);
+
+/* Whether each of the reads may fare better alone: what failed may lie in one of them. Not where
+ * the object, the server or the caller is why, nor where nothing came at all. */
+static bool worth_parting(const flight *f, int status)
+{
+    const bool part = status == -EIO || status == -EPROTO || status == -ERANGE ||
+                      status == PST_ECORRUPT || (status == -ETIMEDOUT && f->get.request.received);
+    return f->count > 1 && part;
+}
+
+/* Sends each alone; those that nobody wants are over. */
+static void part(flight *f)
+{
+    struct psti_far_reader *far = f->owner;
+    psti_read_list alone = {0}, over = {0};
+    pthread_mutex_lock(&far->lock);
+    for (psti_read *r = f->first, *next; r; r = next) {
+        next = r->next;
+        psti_read_list_push(r->state ? &alone : &over, r);
+    }
+    f->first = NULL;
+    pthread_mutex_unlock(&far->lock);
+    for (psti_read *r; (r = psti_read_list_pop(&over));)
+        r->done(r, -ECANCELED);
+    for (psti_read *r; (r = psti_read_list_pop(&alone));) {
+        r->next = NULL;
+        launch(far, r, 1);
+    }
+    give(far, f);
+}
+
 static void landed(psti_get *get, int status)
 {
     flight *f = get->user;
     if (submitting == f) {
         refused = true;
+        return;
+    }
+    if (worth_parting(f, status)) {
+        part(f);
         return;
     }
     explain(get, status);
@@ -371,6 +407,8 @@ void psti_far_submit(struct psti_far_reader *far, psti_read *read)
     read->state = NULL;
     if (wait)
         psti_read_list_push(&far->gathered, read);
+    else
+        goes_on_locked(far, &read->at, read->at.offset + read->at.length);
     pthread_mutex_unlock(&far->lock);
     if (wait)
         return;

@@ -28,6 +28,60 @@ def test_shards_are_read_in_ranges(feed, faultd, golden):
     assert stats["if_match"] == stats["requests"]["get"]
 
 
+IN_ORDER = ("--sampler", "sequential")
+
+
+@pytest.fixture(scope="module")
+def in_order(feed, data):
+    return feed(data / "shards", None, *IN_ORDER).rows
+
+
+def test_neighbours_in_a_shard_come_with_one_request(feed, faultd, in_order):
+    must_be(feed("s3://data/shards", faultd.environment(), *IN_ORDER), in_order)  # scans the shards, which is remembered
+    faultd.rules([])
+    must_be(feed("s3://data/shards", faultd.environment(), *IN_ORDER), in_order)
+    stats = faultd.stats()
+    assert stats["requests"]["get"] <= COUNT / 2, stats
+    assert stats["if_match"] == stats["requests"]["get"]
+
+
+JOINED_FAULTS = {
+    "failed": {"status": 500}, "cut": {"cut": {"at": "random"}}, "reset": {"cut": {"at": "random", "how": "rst"}},
+    "moved by one": {"shift": 1}, "shorter than told": {"content_length": "+7"}, "longer than told": {"content_length": "-7"},
+    "bytes behind the body": {"extra_hidden": 9}, "no range told": {"content_range": None},
+}
+
+
+@pytest.mark.parametrize("fault", JOINED_FAULTS)
+def test_a_fault_in_a_joined_request(feed, faultd, in_order, fault):
+    feed("s3://data/shards", faultd.environment(), *IN_ORDER)
+    faultd.rules([{"name": "fault", "match": {"op": "get", "range": True, "nth": [1, 3, 4]}, "do": JOINED_FAULTS[fault]}])
+    must_be(feed("s3://data/shards", faultd.environment(), *IN_ORDER), in_order)
+    assert faultd.stats()["fired"]["fault"] == 3
+
+
+def test_a_joined_request_that_always_fails_is_parted(feed, faultd, data, in_order):
+    """Ranges that are longer than any member are answered wrongly, so that each sample must be asked for alone."""
+    feed("s3://data/shards", faultd.environment(), *IN_ORDER)
+    longest = max(path.stat().st_size for path in (data / "photos").rglob("*.jpg"))
+    faultd.rules([{"name": "lie", "match": {"op": "get", "longer": longest}, "do": {"content_range": None}}])
+    must_be(feed("s3://data/shards", faultd.environment(), *IN_ORDER), in_order)
+    assert faultd.stats()["fired"]["lie"] >= 3
+
+
+def test_a_shard_that_is_replaced_under_a_joined_request(feed, faultd, data, in_order):
+    feed("s3://data/shards", faultd.environment(), *IN_ORDER)
+    old = etag_of(faultd, "shards/part-1.tar")
+    try:
+        faultd.rules([{"match": {"op": "get", "key": "shards/part-1.tar", "nth": 1}, "do": {"cut": {"at": 2000}, "replace": {}}}])
+        done = feed("s3://data/shards", faultd.environment(), *IN_ORDER)
+        must_not_lie(done, in_order)
+        new = etag_of(faultd, "shards/part-1.tar")
+        assert done.code == 1 and old != new and f"etag was {old}" in done.err and f"is now {new}" in done.err, done.err
+    finally:
+        faultd.bucket("data", data)
+
+
 def test_plain_http(feed, faultd, golden):
     faultd.rules([])
     done = feed(faultd.url + "/data/shards/part-0.tar", faultd.environment())

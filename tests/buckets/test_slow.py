@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Servers that are slow, stand still or are away for a while: nothing hangs, nothing is asked for without end."""
 import contextlib
+import signal
 import subprocess
 import time
 
@@ -121,3 +122,30 @@ def test_an_outage_that_does_not_end_is_an_error(feed, faultd):
 def test_twenty_milliseconds_away_the_epoch_is_the_same(feed, faultd, golden):
     faultd.rules([{"do": {"delay_ms": 20}}])
     must_be(feed(URL, faultd.environment()), golden["photos"])
+
+
+# Stopping
+
+
+STUCK = {"list": ("s3://data/shards", "list"), "head": ("s3://data/shards/part-0.tar", "head"), "scan": ("s3://data/shards", "get")}
+
+
+@pytest.mark.parametrize("what", STUCK)
+def test_a_dataset_that_does_not_open_can_be_stopped(binary, faultd, what):
+    """Patience is a hundred seconds here; what Ctrl-C ends has ended long before."""
+    where, op = STUCK[what]
+    faultd.rules([{"name": "stuck", "match": {"op": op}, "do": {"stall": "before"}}])
+    child = subprocess.Popen([binary, "inspect", where, "--index-dir", "none"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                             stderr=subprocess.PIPE, text=True, env=faultd.environment(PENSTOCK_NET_TIMEOUT="100"))
+    try:
+        end = time.monotonic() + 30
+        while not faultd.stats()["fired"].get("stuck") and time.monotonic() < end:
+            time.sleep(0.05)
+        begin = time.monotonic()
+        child.send_signal(signal.SIGINT)
+        _, err = child.communicate(timeout=60)
+        assert time.monotonic() - begin < 20 and child.returncode != 0, err
+    finally:
+        child.kill()
+        child.wait()
+        faultd.rules([])

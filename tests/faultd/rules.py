@@ -8,7 +8,7 @@ import fnmatch
 import hashlib
 import time
 
-MATCHES = {"op", "method", "bucket", "key", "range", "if_match", "command", "node", "nth", "per", "share", "seed", "times",
+MATCHES = {"op", "method", "bucket", "key", "range", "longer", "if_match", "command", "node", "nth", "per", "share", "seed", "times",
            "after_s", "for_s"}
 DOES = {
     # answers of HTTP
@@ -23,6 +23,12 @@ def draw(*parts):
     """An integer below 2^63 that hangs on the parts alone."""
     text = "\0".join(map(str, parts)).encode("utf-8", "surrogateescape")
     return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "big") >> 1
+
+
+def range_length(text):
+    """Bytes of a Range header; 0 where there is none, or none with an end."""
+    first, _, last = (text or "").removeprefix("bytes=").partition("-")
+    return int(last) - int(first) + 1 if first.isdigit() and last.isdigit() else 0
 
 
 class Rule:
@@ -43,6 +49,8 @@ class Rule:
         for word in ("range", "if_match"):
             if word in self.match and bool(request.get(word)) != self.match[word]:
                 return False
+        if "longer" in self.match and range_length(request.get("range")) <= self.match["longer"]:
+            return False
         if "node" in self.match and request.get("node") != self.match["node"]:
             return False
         age = time.monotonic() - self.begin - self.match.get("after_s", 0)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Datasets in buckets, seen from inside: etags in few bytes, identities, copies on disk, ranges,
- * memory a key. The server is tests/faultd, a child of this program. */
+ * joined reads, memory a key. The server is tests/faultd, a child of this program. */
+#include <errno.h>
 #include <signal.h>
 #include <sys/wait.h>
 
@@ -259,6 +260,188 @@ static void a_replaced_object_says_so(void)
     psti_dataset_unref(far);
 }
 
+/* ---- joined reads ---------------------------------------------------------------------------- */
+
+enum { PARTS = 6 };
+
+typedef struct parts {
+    psti_dataset *data;
+    psti_reader *reader;
+    landing l;
+    psti_read read[PARTS];
+    pst_error why[PARTS];
+    uint8_t buf[PARTS][4096];
+    uint64_t before; /* requests that were sent */
+} parts;
+
+static uint64_t requests(void)
+{
+    psti_net_stats stats;
+    psti_net_stats_get(&stats);
+    return stats.requests;
+}
+
+static parts *parts_open(void)
+{
+    parts *p = calloc(1, sizeof *p);
+    pthread_mutex_init(&p->l.lock, NULL);
+    pthread_cond_init(&p->l.done, NULL);
+    p->data = open_plain("s3://b/large");
+    CHECKF(p->data && psti_reader_open(PST_IO_AUTO, 2, &p->reader, &last_error) == 0, "%s",
+           last_error.message);
+    p->before = requests();
+    return p;
+}
+
+/* Part i of the object, from that byte on. */
+static void ask_for(parts *p, int i, uint64_t offset)
+{
+    psti_read *r = &p->read[i];
+    *r = (psti_read){.buf = p->buf[i], .done = on_read, .user = &p->l, .err = &p->why[i]};
+    CHECK(psti_dataset_extent(p->data, 0, 0, &r->at) == 0);
+    r->at.offset = offset;
+    r->at.length = 4000;
+    pthread_mutex_lock(&p->l.lock);
+    p->l.left++;
+    pthread_mutex_unlock(&p->l.lock);
+    psti_reader_submit(p->reader, r);
+}
+
+static void await(parts *p, int left)
+{
+    pthread_mutex_lock(&p->l.lock);
+    while (p->l.left > left)
+        pthread_cond_wait(&p->l.done, &p->l.lock);
+    pthread_mutex_unlock(&p->l.lock);
+}
+
+static bool is_right(const parts *p, int i)
+{
+    for (uint64_t k = 0; k < 4000; k++)
+        if (p->buf[i][k] != (uint8_t)((p->read[i].at.offset + k) % 251))
+            return false;
+    return p->buf[i][4000] == 0;
+}
+
+static void parts_close(parts *p)
+{
+    psti_reader_close(p->reader);
+    psti_dataset_unref(p->data);
+    free(p);
+}
+
+static void neighbours_are_one_request(void)
+{
+    static const uint64_t offset[PARTS] = {300000, 100000, 104000, 0, 110500, 400000};
+    parts *p = parts_open();
+    psti_reader_plug(p->reader);
+    for (int i = 0; i < PARTS; i++)
+        ask_for(p, i, offset[i]);
+    CHECK(requests() == p->before);
+    psti_reader_unplug(p->reader, false);
+    await(p, 0);
+    CHECK(p->l.status == 0);
+    for (int i = 0; i < PARTS; i++)
+        CHECKF(is_right(p, i), "part %d", i);
+    CHECKF(requests() == p->before + 4, "%llu requests",
+           (unsigned long long)(requests() - p->before));
+    parts_close(p);
+}
+
+static void the_same_bytes_twice_are_two_requests(void)
+{
+    parts *p = parts_open();
+    psti_reader_plug(p->reader);
+    ask_for(p, 0, 5000);
+    ask_for(p, 1, 5000);
+    ask_for(p, 2, 6000);
+    psti_reader_unplug(p->reader, false);
+    await(p, 0);
+    CHECK(p->l.status == 0 && is_right(p, 0) && is_right(p, 1) && is_right(p, 2));
+    parts_close(p);
+}
+
+static void who_reads_in_order_waits_for_more(void)
+{
+    parts *p = parts_open();
+    ask_for(p, 0, 0);
+    await(p, 0);
+    for (int i = 1; i < PARTS; i++) { /* each goes on behind the one before */
+        psti_reader_plug(p->reader);
+        ask_for(p, i, (uint64_t)i * 5000);
+        psti_reader_unplug(p->reader, true);
+    }
+    CHECK(requests() == p->before + 1);
+    psti_reader_plug(p->reader);
+    psti_reader_unplug(p->reader, false);
+    await(p, 0);
+    CHECK(p->l.status == 0 && requests() == p->before + 2);
+    for (int i = 0; i < PARTS; i++)
+        CHECKF(is_right(p, i), "part %d", i);
+    parts_close(p);
+}
+
+static void who_does_not_is_sent_at_once(void)
+{
+    parts *p = parts_open();
+    ask_for(p, 0, 0);
+    psti_reader_plug(p->reader);
+    ask_for(p, 1, 300000);
+    psti_reader_unplug(p->reader, true);
+    await(p, 0);
+    CHECK(p->l.status == 0 && is_right(p, 0) && is_right(p, 1));
+    parts_close(p);
+}
+
+static void one_that_waits_can_be_cancelled(void)
+{
+    parts *p = parts_open();
+    ask_for(p, 0, 0);
+    await(p, 0);
+    psti_reader_plug(p->reader);
+    ask_for(p, 1, 4000);
+    psti_reader_unplug(p->reader, true);
+    psti_reader_cancel(p->reader, &p->read[1]);
+    psti_reader_cancel(p->reader, &p->read[1]);
+    await(p, 0);
+    CHECKF(p->l.status == 0 || p->l.status == -ECANCELED, "%d", p->l.status);
+    parts_close(p);
+}
+
+static void the_others_of_a_request_do_not_go_with_a_cancelled_one(void)
+{
+    parts *p = parts_open();
+    psti_reader_plug(p->reader);
+    for (int i = 0; i < PARTS; i++)
+        ask_for(p, i, (uint64_t)i * 4000);
+    psti_reader_unplug(p->reader, false);
+    for (int i = 0; i < 4; i++) /* one of them four times */
+        psti_reader_cancel(p->reader, &p->read[i > 1 ? 2 : i]);
+    await(p, 0);
+    CHECK(p->l.status == 0 && is_right(p, 3) && is_right(p, 4) && is_right(p, 5));
+    parts_close(p);
+}
+
+/* Last: the object is another one from here on. */
+static void each_of_a_request_is_told_that_the_object_was_replaced(void)
+{
+    parts *p = parts_open();
+    put_text(at("b/large/x.npy"), "another");
+    psti_reader_plug(p->reader);
+    for (int i = 0; i < PARTS; i++)
+        ask_for(p, i, (uint64_t)i * 4000);
+    psti_reader_unplug(p->reader, false);
+    await(p, 0);
+    CHECK(p->l.status == PST_ECHANGED);
+    for (int i = 0; i < PARTS; i++) {
+        const char *was = strstr(p->why[i].message, "etag was \""),
+                   *is = strstr(p->why[i].message, "is now \"");
+        CHECKF(p->why[i].code == PST_ECHANGED && was && is && strncmp(was + 9, is + 7, 34) != 0,
+               "%s", p->why[i].message);
+    }
+    parts_close(p);
+}
+
 int main(int argc, char **argv)
 {
     signal(SIGPIPE, SIG_IGN);
@@ -289,6 +472,13 @@ int main(int argc, char **argv)
     RUN(memory_a_key);
     RUN(a_reader_reads_from_both);
     RUN(a_replaced_object_says_so);
+    RUN(neighbours_are_one_request);
+    RUN(the_same_bytes_twice_are_two_requests);
+    RUN(who_reads_in_order_waits_for_more);
+    RUN(who_does_not_is_sent_at_once);
+    RUN(one_that_waits_can_be_cancelled);
+    RUN(the_others_of_a_request_do_not_go_with_a_cancelled_one);
+    RUN(each_of_a_request_is_told_that_the_object_was_replaced);
     end_server();
     remove_tree(scratch);
     return check_report();
