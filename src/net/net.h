@@ -74,7 +74,6 @@ typedef struct psti_get {
      * thread; what it returns, if not nought, ends the request with -ECANCELED. */
     uint8_t *buf;
     int (*sink)(struct psti_get *get, uint64_t at, const uint8_t *bytes, size_t count);
-    bool anew; /* sink may be given all bytes once more, from the first on: as often as buf is */
     /* Once, on the net thread; must not block and may submit this get again. 0; -errno;
      * PST_ECHANGED when the object is another one than etag and size say; PST_ECORRUPT when its
      * checksum is wrong again and again. */

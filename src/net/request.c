@@ -153,7 +153,7 @@ static void end_replaced(psti_get *get, const answer *a)
 static bool start_over(psti_get *get)
 {
     struct psti_request *r = &get->request;
-    if (r->received && !get->buf && !get->anew && r->kind != REQUEST_LIST)
+    if (r->received && !get->buf && r->kind != REQUEST_LIST)
         return false;
     r->received = r->forgiven = 0;
     sum_drop(&r->sum);

@@ -152,7 +152,7 @@ static void give(struct psti_far_reader *far, flight *f)
 static int scatter(psti_get *get, uint64_t at, const uint8_t *bytes, size_t count)
 {
     flight *f = get->user;
-    if (at == get->offset) /* for the first time, or anew */
+    if (at == get->offset)
         f->next_read = f->first;
     while (count && f->next_read) {
         psti_read *r = f->next_read;
@@ -255,7 +255,6 @@ static void launch(struct psti_far_reader *far, psti_read *reads, int count)
             last = last->next;
         f->get.length = last->at.offset + last->at.length - at->offset;
         f->get.sink = scatter;
-        f->get.anew = true;
         f->get.err = &f->error;
         psti_error_clear(&f->error);
     }
