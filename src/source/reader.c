@@ -240,12 +240,14 @@ void psti_reader_submit(psti_reader *reader, psti_read *read)
 
 void psti_reader_plug(psti_reader *reader)
 {
-    psti_far_plug(reader->far);
+    if (reader)
+        psti_far_plug(reader->far);
 }
 
 void psti_reader_unplug(psti_reader *reader, bool calm)
 {
-    psti_far_unplug(reader->far, calm);
+    if (reader)
+        psti_far_unplug(reader->far, calm);
 }
 
 void psti_reader_cancel(psti_reader *reader, psti_read *read)

@@ -264,7 +264,8 @@ void psti_reader_submit(psti_reader *reader, psti_read *read);
 /* Between the two reads from buckets are gathered, and those of members that lie close together in
  * a shard go as one request. calm: there is other work, and the caller will surely unplug again
  * when some of it is done; so reads that go on in a shard where others ended may wait for those
- * that follow, until that call or until it is worth a request. Pairs may nest, and never block. */
+ * that follow, until that call or until it is worth a request. Pairs may nest, and never block;
+ * NULL is fine. */
 void psti_reader_plug(psti_reader *reader);
 void psti_reader_unplug(psti_reader *reader, bool calm);
 /* Nobody waits for the read any more: if it is on its way to a bucket it may come back with
