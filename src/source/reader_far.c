@@ -25,7 +25,7 @@ enum { JOIN_EACH = 512 << 10, JOIN_MOST = 1 << 20 };
 /* A request of so many bytes does not wait for more. */
 enum { JOIN_ENOUGH = JOIN_MOST / 4 * 3 };
 /* Reads that are looked at together. */
-enum { BURST = 128, STREAMS = 8 };
+enum { BURST = 128, STREAMS = 8, STEPS_LEAST = 2, PATIENCE = 16 };
 
 /* Reads on their way, in one request. */
 typedef struct flight {
@@ -52,8 +52,10 @@ struct psti_far_reader {
     struct stream {          /* where requests ended of late: who goes on there reads in order */
         const char *path;
         uint64_t end;
+        uint32_t steps; /* how often it went on */
     } streams[STREAMS];
     int next_stream;
+    int patience; /* how often unplug may be calm before what waits is sent */
 };
 
 /* Where the net answers from within submit, nobody may be told yet: the caller may hold locks. */
@@ -328,39 +330,49 @@ static int by_arrival(const void *a, const void *b)
     return ((const place *)a)->came - ((const place *)b)->came;
 }
 
-/* Whether a run goes on where another ended of late; and from now on where it ends. */
-static bool goes_on_locked(struct psti_far_reader *far, const psti_extent *at, uint64_t end)
+/* Where a run goes on that begins there; NULL: nowhere. */
+static struct stream *stream_locked(struct psti_far_reader *far, const psti_extent *at)
 {
     for (int i = 0; i < STREAMS; i++) {
         struct stream *s = &far->streams[i];
-        if (s->path == at->path && at->offset >= s->end && at->offset - s->end < GAP_LEAST) {
-            s->end = end;
-            return true;
-        }
+        if (s->path == at->path && at->offset >= s->end && at->offset - s->end < GAP_LEAST)
+            return s;
     }
-    far->streams[far->next_stream] = (struct stream){at->path, end};
-    far->next_stream = (far->next_stream + 1) % STREAMS;
-    return false;
+    return NULL;
 }
 
-/* Whether a run is to wait for what will be asked for next: it is read in order, and not long
- * enough to be worth a request. Then it is gathered again. */
-static bool waits(struct psti_far_reader *far, psti_read *reads, int count, bool calm)
+static void note_locked(struct psti_far_reader *far, const psti_extent *at, uint64_t end)
+{
+    struct stream *s = stream_locked(far, at);
+    if (s) {
+        s->end = end;
+        s->steps++;
+        return;
+    }
+    far->streams[far->next_stream] = (struct stream){.path = at->path, .end = end};
+    far->next_stream = (far->next_stream + 1) % STREAMS;
+}
+
+/* Whether a run is to wait for what will be asked for next: its shard is read in order, and it is
+ * not long enough to be worth a request. Then it is gathered again. In a shuffle neighbours meet by
+ * chance, and nobody must wait for the next: so only where it went on more than once. */
+static bool waits(struct psti_far_reader *far, psti_read *reads, bool calm)
 {
     const psti_read *last = reads;
     while (last->next)
         last = last->next;
     const uint64_t begin = reads->at.offset, end = last->at.offset + last->at.length;
-    if (reads->at.length == reads->at.file_size || end - begin >= JOIN_ENOUGH)
-        calm = false;
     pthread_mutex_lock(&far->lock);
-    const bool wait = goes_on_locked(far, &reads->at, calm ? begin : end) || count > 1;
-    for (psti_read *r = reads, *next; calm && wait && r; r = next) {
+    const struct stream *s = calm ? stream_locked(far, &reads->at) : NULL;
+    const bool wait = s && s->steps >= STEPS_LEAST && end - begin < JOIN_ENOUGH;
+    if (!wait)
+        note_locked(far, &reads->at, end);
+    for (psti_read *r = reads, *next; wait && r; r = next) {
         next = r->next;
         psti_read_list_push(&far->gathered, r);
     }
     pthread_mutex_unlock(&far->lock);
-    return calm && wait;
+    return wait;
 }
 
 static void launch_burst(struct psti_far_reader *far, place *burst, int count, bool calm)
@@ -373,7 +385,7 @@ static void launch_burst(struct psti_far_reader *far, place *burst, int count, b
             burst[runs++] = burst[i];
     qsort(burst, (size_t)runs, sizeof *burst, by_arrival);
     for (int i = 0; i < runs; i++)
-        if (!waits(far, burst[i].read, burst[i].run, calm))
+        if (!waits(far, burst[i].read, calm))
             launch(far, burst[i].read, burst[i].run);
 }
 
@@ -407,7 +419,7 @@ void psti_far_submit(struct psti_far_reader *far, psti_read *read)
     if (wait)
         psti_read_list_push(&far->gathered, read);
     else
-        goes_on_locked(far, &read->at, read->at.offset + read->at.length);
+        note_locked(far, &read->at, read->at.offset + read->at.length);
     pthread_mutex_unlock(&far->lock);
     if (wait)
         return;
@@ -426,8 +438,11 @@ void psti_far_unplug(struct psti_far_reader *far, bool calm)
 {
     psti_read_list list = {0};
     pthread_mutex_lock(&far->lock);
-    if (--far->plugs == 0)
+    if (--far->plugs == 0) {
         list = take_gathered_locked(far);
+        far->patience = !list.first || !calm || !far->patience ? PATIENCE : far->patience - 1;
+        calm = calm && far->patience < PATIENCE;
+    }
     pthread_mutex_unlock(&far->lock);
     launch_all(far, list, calm);
 }
@@ -459,6 +474,7 @@ struct psti_far_reader *psti_far_reader_new(psti_refuse refuse, void *arg)
     if (!far)
         return NULL;
     far->refuse = refuse;
+    far->patience = PATIENCE;
     far->arg = arg;
     pthread_mutex_init(&far->lock, NULL);
     pthread_cond_init(&far->rest, NULL);

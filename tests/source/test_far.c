@@ -361,48 +361,72 @@ static void the_same_bytes_twice_are_two_requests(void)
     parts_close(p);
 }
 
+/* Three reads that follow each other, so that the next may wait; they have come. */
+static void begin_in_order(parts *p)
+{
+    for (int i = 0; i < 3; i++) {
+        ask_for(p, i, (uint64_t)i * 5000);
+        await(p, 0);
+    }
+}
+
+static void ask_calmly(parts *p, int i, uint64_t offset)
+{
+    psti_reader_plug(p->reader);
+    ask_for(p, i, offset);
+    psti_reader_unplug(p->reader, true);
+}
+
 static void who_reads_in_order_waits_for_more(void)
 {
     parts *p = parts_open();
-    ask_for(p, 0, 0);
-    await(p, 0);
-    for (int i = 1; i < PARTS; i++) { /* each goes on behind the one before */
-        psti_reader_plug(p->reader);
-        ask_for(p, i, (uint64_t)i * 5000);
-        psti_reader_unplug(p->reader, true);
-    }
-    CHECK(requests() == p->before + 1);
+    begin_in_order(p);
+    for (int i = 3; i < PARTS; i++)
+        ask_calmly(p, i, (uint64_t)i * 5000);
+    CHECK(requests() == p->before + 3);
     psti_reader_plug(p->reader);
     psti_reader_unplug(p->reader, false);
     await(p, 0);
-    CHECK(p->l.status == 0 && requests() == p->before + 2);
+    CHECK(p->l.status == 0 && requests() == p->before + 4);
     for (int i = 0; i < PARTS; i++)
         CHECKF(is_right(p, i), "part %d", i);
+    parts_close(p);
+}
+
+static void nobody_waits_for_ever(void)
+{
+    parts *p = parts_open();
+    begin_in_order(p);
+    ask_calmly(p, 3, 15000);
+    for (int i = 0; i < 100; i++) {
+        psti_reader_plug(p->reader);
+        psti_reader_unplug(p->reader, true);
+    }
+    await(p, 0);
+    CHECK(p->l.status == 0 && is_right(p, 3));
     parts_close(p);
 }
 
 static void who_does_not_is_sent_at_once(void)
 {
     parts *p = parts_open();
-    ask_for(p, 0, 0);
-    psti_reader_plug(p->reader);
-    ask_for(p, 1, 300000);
-    psti_reader_unplug(p->reader, true);
+    begin_in_order(p);
+    ask_calmly(p, 3, 300000);
     await(p, 0);
-    CHECK(p->l.status == 0 && is_right(p, 0) && is_right(p, 1));
+    CHECK(p->l.status == 0 && is_right(p, 3));
+    ask_calmly(p, 4, 304000); /* one neighbour is chance */
+    await(p, 0);
+    CHECK(p->l.status == 0 && is_right(p, 4));
     parts_close(p);
 }
 
 static void one_that_waits_can_be_cancelled(void)
 {
     parts *p = parts_open();
-    ask_for(p, 0, 0);
-    await(p, 0);
-    psti_reader_plug(p->reader);
-    ask_for(p, 1, 4000);
-    psti_reader_unplug(p->reader, true);
-    psti_reader_cancel(p->reader, &p->read[1]);
-    psti_reader_cancel(p->reader, &p->read[1]);
+    begin_in_order(p);
+    ask_calmly(p, 3, 15000);
+    psti_reader_cancel(p->reader, &p->read[3]);
+    psti_reader_cancel(p->reader, &p->read[3]);
     await(p, 0);
     CHECKF(p->l.status == 0 || p->l.status == -ECANCELED, "%d", p->l.status);
     parts_close(p);
@@ -475,6 +499,7 @@ int main(int argc, char **argv)
     RUN(neighbours_are_one_request);
     RUN(the_same_bytes_twice_are_two_requests);
     RUN(who_reads_in_order_waits_for_more);
+    RUN(nobody_waits_for_ever);
     RUN(who_does_not_is_sent_at_once);
     RUN(one_that_waits_can_be_cancelled);
     RUN(the_others_of_a_request_do_not_go_with_a_cancelled_one);
