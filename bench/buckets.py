@@ -6,9 +6,9 @@
 
 Data. `count` photos of about 110 KB, made up or copies of those in --photos, in class folders, and the same in tar shards of 200.
 
-cpu. CPU seconds of the process per sample: a real S3 server (versitygw) on loopback against the local folder, both for files and
-for shards; whole runs of the command line over --epochs epochs, listing and start included, by turns. What was learned of local
-folders and of shards is remembered from one run to the next, as it is for users; the first round, in which it is not, is given
+cpu. CPU seconds of the process per sample: a real S3 server (versitygw) on loopback against the local folder, for files,
+for shards, and for shards in sequential order, where neighbours come with one request; whole runs of the command line over
+--epochs epochs, listing and start included, by turns. What was learned of local folders and of shards is remembered from one run to the next, as it is for users; the first round, in which it is not, is given
 apart. The server's own CPU is not counted; it runs on the same cores, so the rates say little. Requests are counted by faultd in a
 first epoch of its own.
 
@@ -40,6 +40,7 @@ import rigs
 BATCH, SHARD, DELAY_MS = 32, 200, 20
 FILES_LIMIT, TAR_LIMIT, AWAY_LEAST, DISK_LEAST = 1.15, 1.05, 0.9, 0.9
 KEYS, LIST_LIMIT_S, KEY_LIMIT_BYTES = 100_000, 10, 200
+KINDS = (("files", "files", ()), ("shards", "shards", ()), ("shards in order", "shards", ("--sampler", "sequential")))
 AWAY = [{"do": {"delay_ms": DELAY_MS, "first_delay_ms": DELAY_MS}}]
 
 
@@ -70,10 +71,10 @@ def make_data(args, top):
 # ---- one run ---------------------------------------------------------------------------------------------------------
 
 
-def feed(args, where, env, epochs):
+def feed(args, where, env, epochs, *more):
     """The report of a run, with CPU seconds of the whole process from outside."""
     command = [args.penstock, "feed", where, "--pipeline", args.pipeline, "--batch", str(BATCH), "--epochs", str(epochs), "--json",
-               "--quiet"]
+               "--quiet", *more]
     child = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True)
     out = child.stdout.read()
     _, status, usage = os.wait4(child.pid, 0)
@@ -134,18 +135,19 @@ def measure_cpu(args, data, top):
         env = {**server.environment(), "XDG_CACHE_HOME": os.path.join(top, "cache")}
         for number in range(args.rounds + 1):
             row = {}
-            for kind in ("files", "shards"):
-                row["local " + kind] = feed(args, os.path.join(data, kind), env, args.epochs)
-                row["s3 " + kind] = feed(args, "s3://bench-" + kind, env, args.epochs)
+            for kind, where, more in KINDS:
+                row["local " + kind] = feed(args, os.path.join(data, where), env, args.epochs, *more)
+                row["s3 " + kind] = feed(args, "s3://bench-" + where, env, args.epochs, *more)
                 row["ratio " + kind] = row["s3 " + kind]["cpu_ms_per_sample"] / row["local " + kind]["cpu_ms_per_sample"]
-                print("cpu, round %d, %-6s local %.3f ms a sample, s3 %.3f, ratio %.3f; %.0f and %.0f samples/s" % (
+                print("cpu, round %d, %-15s local %.3f ms a sample, s3 %.3f, ratio %.3f; %.0f and %.0f samples/s" % (
                     number, kind, row["local " + kind]["cpu_ms_per_sample"], row["s3 " + kind]["cpu_ms_per_sample"],
                     row["ratio " + kind], row["local " + kind]["samples_per_s"], row["s3 " + kind]["samples_per_s"]), flush=True)
             rounds.append(row)
     first = rounds.pop(0)
-    table = {kind: common.spread([row["ratio " + kind] for row in rounds]) for kind in ("files", "shards")}
+    table = {kind: common.spread([row["ratio " + kind] for row in rounds]) for kind, _, _ in KINDS}
     lines = [verdict("CPU per sample, files in a bucket against local ones", table["files"]["median"], FILES_LIMIT, True),
-             verdict("CPU per sample, shards in a bucket against local ones", table["shards"]["median"], TAR_LIMIT, True)]
+             verdict("CPU per sample, shards in a bucket against local ones", table["shards"]["median"], TAR_LIMIT, True),
+             verdict("the same, in sequential order", table["shards in order"]["median"], TAR_LIMIT, True)]
     return {"ratios": table, "rounds": rounds, "first": first, "requests": count_requests(args, data, top), "verdicts": lines}
 
 
