@@ -474,11 +474,8 @@ int main(int argc, char **argv)
     put_text(at("b/d/a/2.jpg"), "two");
     put_text(at("b/d/b/3.jpg"), "three");
     for (int i = 1; i <= 2; i++) {
-        char list[32], picture[32];
-        snprintf(list, sizeof list, "b/v%d/list.tsv", i);
-        snprintf(picture, sizeof picture, "b/v%d/x.jpg", i);
-        put_text(at(list), "key\tlabel\nx.jpg\t1\n");
-        put_text(at(picture), "the same");
+        put_text(at("b/v%d/list.tsv", i), "key\tlabel\nx.jpg\t1\n");
+        put_text(at("b/v%d/x.jpg", i), "the same");
     }
     uint8_t *large = malloc(600000);
     for (int i = 0; i < 600000; i++)
