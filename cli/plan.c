@@ -18,7 +18,7 @@
 
 typedef struct plan_values {
     const char *data, *pipeline, *fields, *index_dir, *consumer, *disk, *svg;
-    uint64_t cache, source, seed;
+    uint64_t cache, source, remote, seed;
     int64_t jobs, cores;
     double seconds;
     bool json, paper;
@@ -36,7 +36,8 @@ typedef struct planning {
 } planning;
 
 static const char *const form_names[] = {"encoded", "decoded", "augmented"};
-static const char *const limit_names[] = {"cores", "source", "memory", "consumers", "disk tier"};
+static const char *const limit_names[] = {"cores",     "source",    "memory",
+                                          "consumers", "disk tier", "remote tier"};
 static const char *const source_names[] = {"", "cold", "warm", "given"};
 
 /* ---- arguments ------------------------------------------------------------------------------ */
@@ -96,6 +97,7 @@ static int measure(planning *p)
     opts.cores = (int)p->v->cores;
     opts.source_bytes_s = p->v->source;
     opts.disk = p->v->disk;
+    opts.remote_bytes_s = p->v->remote;
     opts.seconds = p->v->seconds;
     opts.seed = p->v->seed;
     opts.progress = show;
@@ -182,6 +184,9 @@ static void print_inputs(const planning *p)
     printf("%s\n", notes[in->source & 3]);
     if (p->v->disk != NULL)
         print_disk(in);
+    if (in->remote_bytes_s > 0)
+        printf("  %-34s %10s/s   as given\n", "remote tier",
+               text_bytes(bytes, (uint64_t)in->remote_bytes_s));
     printf("\n");
 }
 
@@ -202,6 +207,8 @@ static void print_best(const planning *p)
            100 * b->from[0], 100 * b->from[1], 100 * b->from[2]);
     if (p->in.disk_bytes > 0)
         printf("disk tier %.1f %%, ", 100 * b->from_disk);
+    if (p->in.remote_bytes_s > 0)
+        printf("remote tier %.1f %%, ", 100 * b->from_remote);
     printf("source %.1f %%\n", 100 * b->from_source);
     if (p->jobs > 1)
         printf("        %.3f preparations per delivery\n", b->preparations);
@@ -335,10 +342,12 @@ static void json_point(json *j, const char *key, const planning *p, const pst_pl
     json_forms(j, "from", point->from);
     json_real(j, "from_disk", point->from_disk);
     json_real(j, "from_source", point->from_source);
+    json_real(j, "from_remote", point->from_remote);
     json_real(j, "cpu_s", point->cpu_s);
     json_real(j, "source_s", point->source_s);
     json_real(j, "memory_s", point->memory_s);
     json_real(j, "disk_s", point->disk_s);
+    json_real(j, "remote_s", point->remote_s);
     json_text(j, "limit", limit_names[point->limit]);
     json_object_end(j);
 }
@@ -469,6 +478,10 @@ static const arg_option options[] = {
               "bytes a second that the data comes at; 0 = measured"),
     OPT_TEXT("disk", "DIR:BYTES", AT(disk), NULL,
              "a disk tier behind the cache, as for feed; its disk is measured"),
+    OPT_BYTES(
+        "remote-rate", "BYTES", AT(remote), "0",
+        "bytes a second that a remote tier brings which has all samples decoded; 0 = there is "
+        "none. 'penstock feed --remote' prints what it measured"),
     OPT_TEXT("fields", "LIST", AT(fields), NULL, "fields that are delivered, as for feed"),
     OPT_REAL("seconds", "X", AT(seconds), 0.05, 600, "2", "how long samples are measured"),
     OPT_U64("seed", "S", AT(seed), "0", "of random choices"),

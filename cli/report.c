@@ -43,9 +43,11 @@ static void print_tiers(const report *r)
                text_count(a, s->disk_damaged), text_count(b, s->disk_dropped),
                text_count(c, s->disk_errors));
     if (r->settings.remote)
-        printf("  remote       %.1f %% came from it, %s; %s errors\n",
+        printf("  remote       %.1f %% came from it, %s at %s/s; %s errors%s\n",
                100 * share_of((double)s->remote_hits, (double)(s->remote_hits + s->remote_misses)),
-               text_bytes(a, s->remote_read_bytes), text_count(b, s->remote_errors));
+               text_bytes(a, s->remote_read_bytes), text_bytes(c, s->remote_bytes_s),
+               text_count(b, s->remote_errors),
+               s->remote_left ? "; decoded samples are dearer to get than to make" : "");
 }
 
 static void print_rate(const report *r)
@@ -184,6 +186,8 @@ static void json_measures(json *j, const report *r)
     json_uint(j, "remote_misses", r->stats.remote_misses);
     json_uint(j, "remote_read_bytes", r->stats.remote_read_bytes);
     json_uint(j, "remote_errors", r->stats.remote_errors);
+    json_uint(j, "remote_bytes_s", r->stats.remote_bytes_s);
+    json_bool(j, "remote_left", r->stats.remote_left != 0);
     json_uint(j, "pads", r->pads);
     json_uint(j, "warnings", r->stats.warnings);
     json_uint(j, "epochs", r->epochs);

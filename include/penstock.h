@@ -570,6 +570,9 @@ typedef struct pst_job_stats {
     uint64_t disk_entries, disk_bytes, disk_written, disk_evicted, disk_damaged, disk_dropped,
         disk_errors, disk_off;
     uint64_t remote_errors;
+    /* Bytes a second that the remote tier was measured to bring (of the engine; 0 = not measured);
+     * 1 = this job leaves decoded forms there alone, since they are dearer to get than to make. */
+    uint64_t remote_bytes_s, remote_left;
 } pst_job_stats;
 
 /* How an image becomes what the pipeline asks for, once its last op is done. For an element x of

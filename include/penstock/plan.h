@@ -28,8 +28,11 @@ typedef struct pst_plan_options {
     uint64_t source_bytes_s; /* bytes/s that the data comes at (0 = measured) */
     const char *disk; /* a disk tier, DIR:BYTES, as in pst_engine_options; its disk is measured
                          with a file that has no name (NULL = none) */
-    double seconds;   /* for measuring (0.05..600; 2) */
-    uint64_t seed;    /* which samples, and of their random choices (any; 0) */
+    /* bytes/s that a remote tier brings which has the decoded form of every sample, or the stored
+     * bytes where there is none (0 = there is no tier) */
+    uint64_t remote_bytes_s;
+    double seconds; /* for measuring (0.05..600; 2) */
+    uint64_t seed;  /* which samples, and of their random choices (any; 0) */
     /* Called now and then, from the calling thread, with the share that is done; a non-zero answer
      * stops it (-ECANCELED) (NULL = not). */
     int (*progress)(double done, void *user);
@@ -66,6 +69,7 @@ typedef struct pst_plan_inputs {
     uint64_t disk_bytes;
     int disk_form;
     double disk_entry_bytes, disk_read_s, disk_bytes_s;
+    double remote_bytes_s; /* as given */
     double consumer[PST_PLAN_JOBS];
 } pst_plan_inputs;
 
@@ -74,7 +78,8 @@ typedef enum pst_plan_limit {
     PST_LIMIT_SOURCE,
     PST_LIMIT_MEMORY,
     PST_LIMIT_CONSUMER, /* every job gets all it can take */
-    PST_LIMIT_DISK      /* the disk tier */
+    PST_LIMIT_DISK,     /* the disk tier */
+    PST_LIMIT_REMOTE    /* the remote tier's line */
 } pst_plan_limit;
 
 /* What a split gives. */
@@ -87,9 +92,9 @@ typedef struct pst_plan_point {
     double job_s[PST_PLAN_JOBS];
     double preparations; /* per delivery */
     /* Where deliveries begin; they add up to 1. */
-    double from[PST_FORMS], from_disk, from_source;
-    /* Seconds a delivery takes of all cores, source, memory, disk tier. */
-    double cpu_s, source_s, memory_s, disk_s;
+    double from[PST_FORMS], from_disk, from_remote, from_source;
+    /* Seconds a delivery takes of all cores, source, memory, disk tier, the remote tier's line. */
+    double cpu_s, source_s, memory_s, disk_s, remote_s;
     int limit; /* pst_plan_limit */
 } pst_plan_point;
 

@@ -88,6 +88,7 @@ def explain_text(loader: Loader) -> str:
         f"engine    {settings['workers']} workers, {settings['memory'] >> 20:,} MiB, kernels {settings['cpu']}",
         _cache_line(stats),
         _disk_line(stats),
+        _remote_line(stats),
         f"so far    {stats['samples']:,} samples in {stats['batches']:,} batches",
         stats["bound"],
     ]
@@ -116,3 +117,12 @@ def _disk_line(stats: dict[str, Any]) -> str:
     state = "; it is off" if stats["disk_off"] else ""
     share = f"; found there: {stats['disk_hits'] / met:.0%}"
     return f"disk      {stats['disk_entries']:,} entries in {stats['disk_bytes'] >> 20:,} MiB{share}{state}"
+
+
+def _remote_line(stats: dict[str, Any]) -> str:
+    met = stats.get("remote_hits", 0) + stats.get("remote_misses", 0)
+    if not met:
+        return ""
+    rate = f", at {stats['remote_bytes_s'] / 1e6:,.0f} MB/s" if stats["remote_bytes_s"] else ""
+    left = "; decoded samples are dearer to get than to make, so they are made" if stats["remote_left"] else ""
+    return f"remote    found there: {stats['remote_hits'] / met:.0%}{rate}{left}"

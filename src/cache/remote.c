@@ -19,8 +19,10 @@
 #include "core/status.h"
 
 enum { VALUE_MAX = 64 << 20, QUEUE_MAX = 32 << 20, ALIGN = 64 };
-#define SETTLE_NS       (250 * MS) /* what opening waits for the first answer */
-#define FIRST_MAKING_NS (500 * MS) /* until it is measured */
+enum { HANDLED_ROUND = 64 << 10, HANDLED_LEAST = 1 << 20 };
+static const double FIRST_HANDLED_S = 0.5e-9; /* until it is measured */
+#define SETTLE_NS       (250 * MS)            /* what opening waits for the first answer */
+#define FIRST_MAKING_NS (500 * MS)            /* until it is measured */
 
 /* ---- the thread ------------------------------------------------------------------------------ */
 
@@ -57,7 +59,7 @@ static void settle(psti_remote *r)
 {
     for (int i = 0; i < NODES_MAX; i++) {
         const node *n = r->nodes[i];
-        if (n && n->get.state != LINE_CLOSED && n->get.state != LINE_UP)
+        if (n && (n->lookup || (n->get.state != LINE_CLOSED && n->get.state != LINE_UP)))
             return;
     }
     pthread_mutex_lock(&r->lock);
@@ -146,6 +148,37 @@ static void listen_until(psti_remote *r, uint64_t next)
     }
 }
 
+static void note_buffers(psti_remote *r)
+{
+    size_t bytes = 0;
+    for (int i = 0; i < NODES_MAX; i++)
+        if (r->nodes[i])
+            bytes += line_buffers(&r->nodes[i]->get) + line_buffers(&r->nodes[i]->put);
+    atomic_store_explicit(&r->buffers, bytes, memory_order_relaxed);
+}
+
+/* What a byte costs the thread: of rounds that moved many, since the others cost what their
+ * requests do. CPU time, so that a busy machine does not make the tier look dear. */
+static void note_handling(psti_remote *r)
+{
+    const double now = psti_cpu_s();
+    const uint64_t moved = r->moved;
+    if (moved >= HANDLED_ROUND) {
+        note_buffers(r);
+        r->handled_s += now - r->cpu_s;
+        r->handled += moved;
+    }
+    r->cpu_s = now;
+    r->moved = 0;
+    if (r->handled < HANDLED_LEAST)
+        return;
+    const double told = atomic_load_explicit(&r->count.handled_s, memory_order_relaxed);
+    const double found = r->handled_s / (double)r->handled;
+    atomic_store_explicit(&r->count.handled_s, told + (found - told) / 8, memory_order_relaxed);
+    r->handled_s = 0;
+    r->handled = 0;
+}
+
 static bool anything_to_send(psti_remote *r)
 {
     pthread_mutex_lock(&r->lock);
@@ -170,6 +203,7 @@ static void *remote_main(void *arg)
             if (psti_now_ns() >= end_ns || !anything_to_send(r))
                 break;
         }
+        note_handling(r);
         listen_until(r, next);
     }
     for (int i = 0; i < NODES_MAX; i++) {
@@ -237,7 +271,7 @@ static void put_free(psti_remote_put *put)
 /* Kept for the next one, as much as may wait at once. */
 static void spare_locked(psti_remote *r, psti_remote_put *put)
 {
-    r->waiting_bytes -= put->size;
+    r->waiting_bytes -= put->counted;
     pthread_cond_broadcast(&r->room);
     if (r->spare_bytes + r->waiting_bytes + put->cap > 2 * r->queue_max) {
         put_free(put);
@@ -275,15 +309,22 @@ static psti_remote_put *find_spare_locked(psti_remote *r, size_t size)
     return put;
 }
 
+/* Memory of a value: spare pieces fit others of about its size. */
+static size_t rounded(size_t size)
+{
+    return (size + 65535) & ~(size_t)65535;
+}
+
 static bool need(psti_remote_put *put, size_t size)
 {
     if (put->cap >= size)
         return true;
     if (put->bytes)
         psti_pages_free(PSTI_MEM_CACHE, put->bytes, put->cap);
-    const size_t cap = (size + size / 4 + 65535) & ~(size_t)65535;
-    put->bytes = psti_pages_alloc(PSTI_MEM_CACHE, cap);
-    put->cap = put->bytes ? cap : 0;
+    put->cap = 0;
+    put->bytes = psti_pages_alloc(PSTI_MEM_CACHE, rounded(size));
+    if (put->bytes)
+        put->cap = rounded(size);
     return put->bytes != NULL;
 }
 
@@ -303,8 +344,10 @@ static psti_remote_put *put_take(psti_remote *r, size_t size, bool wait)
     psti_remote_put *put = full || r->closing ? NULL : find_spare_locked(r, size);
     if (!full && !r->closing && !put)
         put = psti_calloc(PSTI_MEM_CACHE, 1, sizeof *put);
-    if (put)
-        r->waiting_bytes += size;
+    if (put) {
+        put->counted = put->cap > size ? put->cap : size ? rounded(size) : 0;
+        r->waiting_bytes += put->counted;
+    }
     pthread_mutex_unlock(&r->lock);
     if (!put)
         return NULL;
@@ -460,6 +503,7 @@ int psti_remote_open(const psti_remote_spec *spec, psti_remote **out, pst_error 
     for (int s = 0; s < SLOTS; s++)
         atomic_init(&r->slot_node[s], NO_NODE);
     atomic_init(&r->making_ns, FIRST_MAKING_NS);
+    atomic_init(&r->count.handled_s, FIRST_HANDLED_S);
     int rc = prepare(r, spec, err);
     if (rc == 0)
         rc = start(r, err);
@@ -534,7 +578,8 @@ void psti_remote_stats_get(psti_remote *r, psti_remote_stats *out)
                                .refreshes = value(&c->refreshes),
                                .breaks = value(&c->breaks),
                                .bytes_per_s =
-                                   atomic_load_explicit(&c->bytes_per_s, memory_order_relaxed)};
+                                   atomic_load_explicit(&c->bytes_per_s, memory_order_relaxed),
+                               .handling_s = psti_remote_handling(r)};
     bool seen[NODES_MAX] = {false};
     for (int s = 0; s < SLOTS; s++) {
         const int i = atomic_load_explicit(&r->slot_node[s], memory_order_relaxed);
@@ -549,6 +594,17 @@ void psti_remote_stats_get(psti_remote *r, psti_remote_stats *out)
 double psti_remote_bandwidth(const psti_remote *r)
 {
     return atomic_load_explicit(&r->count.bytes_per_s, memory_order_relaxed);
+}
+
+size_t psti_remote_buffers(const psti_remote *r)
+{
+    return atomic_load_explicit(&r->buffers, memory_order_relaxed);
+}
+
+double psti_remote_handling(const psti_remote *r)
+{
+    const double mine = atomic_load_explicit(&r->count.handled_s, memory_order_relaxed);
+    return atomic_load_explicit(&r->here, memory_order_relaxed) ? 2 * mine : mine;
 }
 
 const char *psti_remote_name(const psti_remote *r)

@@ -117,9 +117,16 @@ typedef struct psti_remote_stats {
     uint64_t breaks;                     /* times that a node was given up for a while */
     int nodes, nodes_up;
     double bytes_per_s; /* of values while some were on the way; 0 until measured */
+    double handling_s;  /* see psti_remote_handling */
 } psti_remote_stats;
 void psti_remote_stats_get(psti_remote *remote, psti_remote_stats *out);
 double psti_remote_bandwidth(const psti_remote *remote); /* bytes_per_s; cheap */
+/* Bytes of the connections' buffers: a value that is coming, pieces of one that goes. One value of
+ * the largest size for each node at most, 2 MiB for each when nothing moves. Cheap. */
+size_t psti_remote_buffers(const psti_remote *remote);
+/* CPU seconds of this machine for a byte that goes or comes: the tier's thread, as measured, and as
+ * much again where the server runs on this machine, too. Cheap. */
+double psti_remote_handling(const psti_remote *remote);
 /* The URL, which has no secret in it. */
 const char *psti_remote_name(const psti_remote *remote);
 

@@ -4,6 +4,7 @@
  * without waiting for answers, as many at a time as come back quickly. All on the tier's thread. */
 #include <errno.h>
 #include <fcntl.h>
+#include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -76,24 +77,37 @@ static bool line_open(line *l, uint64_t now)
     return true;
 }
 
-/* Names are looked up only while no node answers at all, since that may take long. */
-static bool find_address(node *n)
+/* 0: there is one, which may be an old one. -EAGAIN: it is being looked up. Names are looked up
+ * only while no node answers at all. */
+static int find_address(node *n)
 {
     psti_remote *r = n->remote;
     bool any = false;
     for (int i = 0; i < NODES_MAX; i++)
         any |= atomic_load_explicit(&r->node_up[i], memory_order_relaxed);
     if (any && n->address[0])
-        return true;
+        return 0;
     char found[HOST_ROOM];
-    if (host_address(&n->at, n->seed && !any, found) == 0)
+    int rc = -ENOENT;
+    if (n->lookup && lookup_done(n->lookup)) {
+        rc = lookup_take(n->lookup, found);
+        n->lookup = NULL;
+    } else if (!n->lookup) {
+        rc = host_address(&n->at, false, found);
+        if (rc < 0 && n->seed && !any)
+            n->lookup = lookup_start(&n->at, r->wake);
+    }
+    if (rc == 0)
         memcpy(n->address, found, sizeof found);
-    return n->address[0] != 0;
+    return n->address[0] ? 0 : n->lookup ? -EAGAIN : -ENOENT;
 }
 
 void node_connect(node *n, uint64_t now)
 {
-    if (!find_address(n))
+    const int rc = find_address(n);
+    if (rc == -EAGAIN)
+        n->until_ns = now + BREAK_NS;
+    else if (rc < 0)
         node_fail(n, now, "its name is not known");
     else if (!line_open(&n->get, now) || !line_open(&n->put, now))
         node_fail(n, now, "it cannot be connected to");
@@ -127,6 +141,7 @@ void node_drop(node *n)
     remote_node_is(n->remote, n, false);
     line_close(&n->get);
     line_close(&n->put);
+    lookup_drop(n->lookup);
     resp_fini(&n->get.replies);
     resp_fini(&n->put.replies);
     psti_free(n);
@@ -176,6 +191,7 @@ static void stream(line *l)
     const size_t left = put->size - l->streamed, size = left < PIECE ? left : PIECE;
     int rc = redisAppendFormattedCommand(l->redis, (const char *)put->bytes + l->streamed, size);
     l->streamed += size;
+    l->remote->moved += size;
     if (l->streamed == put->size) {
         rc |= redisAppendFormattedCommand(l->redis, "\r\n", 2);
         l->streaming = NULL;
@@ -229,6 +245,24 @@ void line_pump(line *l, uint64_t now)
     l->blocked = true; /* the others' turn; goes on at once */
 }
 
+/* Both ends have one address: what the server does, this machine's cores do. */
+static bool is_here(int fd)
+{
+    struct sockaddr_storage ends[2];
+    char text[2][HOST_ROOM];
+    socklen_t size = sizeof ends[0];
+    if (getsockname(fd, (struct sockaddr *)&ends[0], &size) < 0)
+        return false;
+    size = sizeof ends[1];
+    if (getpeername(fd, (struct sockaddr *)&ends[1], &size) < 0)
+        return false;
+    for (int i = 0; i < 2; i++)
+        if (getnameinfo((struct sockaddr *)&ends[i], size, text[i], HOST_ROOM, NULL, 0,
+                        NI_NUMERICHOST))
+            return false;
+    return strcmp(text[0], text[1]) == 0;
+}
+
 /* ---- the first words ------------------------------------------------------------------------- */
 
 /* Straight from the page that holds it, into a socket that nothing was written to yet. */
@@ -255,6 +289,7 @@ static void hello(line *l, uint64_t now)
         return;
     }
     l->redis->flags |= REDIS_CONNECTED;
+    atomic_store_explicit(&r->here, is_here(l->redis->fd), memory_order_relaxed);
     if (r->tls && remote_tls_start(r->tls, l->redis, &l->node->at, l->node->address) < 0) {
         node_fail(l->node, now, "TLS did not begin");
         return;
@@ -353,6 +388,7 @@ static void note_bandwidth(line *l, uint64_t since, uint64_t until, size_t bytes
     r->busy_ns += until - (l->half_ns ? l->half_ns : since);
     r->busy_bytes += bytes;
     l->bytes_in += bytes;
+    r->moved += bytes;
     const redisReader *reader = l->redis->reader;
     l->half_ns = reader->len > reader->pos ? until : 0;
     if (r->busy_ns < MS || r->busy_bytes < 1 << 20)
@@ -390,6 +426,12 @@ static void line_read(line *l, uint64_t now)
         if (got < 16 << 10 && !l->remote->url.tls) /* what the library reads at once */
             return;
     }
+}
+
+size_t line_buffers(const line *l)
+{
+    const redisContext *c = l->redis;
+    return c && c->reader->buf && c->obuf ? sdsalloc(c->reader->buf) + sdsalloc(c->obuf) : 0;
 }
 
 short line_wants(const line *l)
@@ -433,7 +475,8 @@ static uint64_t sooner(uint64_t a, uint64_t b)
 uint64_t node_tick(node *n, uint64_t now)
 {
     if (n->get.state == LINE_CLOSED) {
-        if (now < n->until_ns)
+        const bool named = n->lookup && !n->address[0] && lookup_done(n->lookup);
+        if (now < n->until_ns && !named)
             return n->until_ns;
         node_connect(n, now);
         return n->get.state == LINE_CLOSED ? n->until_ns : now + CONNECT_NS;

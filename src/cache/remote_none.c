@@ -84,6 +84,18 @@ double psti_remote_bandwidth(const psti_remote *remote)
     return 0;
 }
 
+size_t psti_remote_buffers(const psti_remote *remote)
+{
+    (void)remote;
+    return 0;
+}
+
+double psti_remote_handling(const psti_remote *remote)
+{
+    (void)remote;
+    return 0;
+}
+
 const char *psti_remote_name(const psti_remote *remote)
 {
     (void)remote;

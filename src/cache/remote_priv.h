@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Inside the remote tier. remote.c: the object, its thread, what callers call. remote_query.c: the
  * way of a request. remote_line.c: connections. remote_slots.c: which node has what.
- * remote_reply.c: what servers say. remote_url.c: where they are. Everything but `incoming` and the
- * puts' memory belongs to the thread. */
+ * remote_reply.c: what servers say. remote_url.c, remote_name.c: where they are. Everything but
+ * `incoming` and the puts' memory belongs to the thread. */
 #ifndef PSTI_CACHE_REMOTE_PRIV_H
 #define PSTI_CACHE_REMOTE_PRIV_H
 
@@ -76,8 +76,15 @@ typedef struct remote_url {
 } remote_url;
 
 int remote_url_parse(const char *text, remote_url *out, pst_error *err);
-/* The address of a host in numbers: 0, or -ENOENT. Looks names up if `names`, which takes time. */
+/* The address of a host in numbers: 0, or -ENOENT. Looks names up if `names`, which takes time, so
+ * that the tier's thread has it done (remote_name.c). */
 int host_address(const place *at, bool names, char address[HOST_ROOM]);
+/* Its own thread looks; `wake` is written to when it has. NULL: that cannot be. */
+typedef struct lookup lookup;
+lookup *lookup_start(const place *at, int wake);
+bool lookup_done(const lookup *l);
+int lookup_take(lookup *l, char address[HOST_ROOM]); /* of one that is done; it is gone then */
+void lookup_drop(lookup *l);                         /* nobody wants to know; NULL is fine */
 /* Whether an address lies in the network of another: the first 16 bits of IPv4, 48 of IPv6. */
 bool host_near(const char *address, const char *other);
 
@@ -137,6 +144,7 @@ typedef struct node {
     bool stalled;      /* not asked, but what was asked may still come */
     place at;
     char address[HOST_ROOM];
+    lookup *lookup;    /* of its name; NULL: none is under way */
     uint64_t until_ns; /* not tried before */
     line get, put;
 } node;
@@ -149,6 +157,7 @@ void node_drop(node *n);
 /* After poll. */
 void line_event(line *l, short events, uint64_t now);
 short line_wants(const line *l);
+size_t line_buffers(const line *l); /* bytes */
 void line_pump(line *l, uint64_t now);
 /* Looks at the clock; when to look again, or UINT64_MAX. */
 uint64_t node_tick(node *n, uint64_t now);
@@ -172,6 +181,7 @@ struct psti_remote_put {
     psti_remote_request request;
     uint8_t *bytes;
     size_t size, cap;
+    size_t counted;        /* in waiting_bytes: the memory, not what of it is used */
     psti_remote_put *next; /* spare, or incoming */
 };
 
@@ -190,7 +200,7 @@ void queries_cancel(psti_remote *r);
 typedef struct counters {
     atomic_uint_fast64_t gets, hits, misses, unanswered, puts, put_failures, bytes_got, bytes_put;
     atomic_uint_fast64_t claims, waits, waited_hits, redirects, refreshes, breaks;
-    _Atomic double bytes_per_s;
+    _Atomic double bytes_per_s, handled_s; /* the second: of the thread, a byte */
 } counters;
 
 struct psti_remote {
@@ -219,6 +229,8 @@ struct psti_remote {
     atomic_uchar slot_node[SLOTS];  /* NO_NODE: nobody */
     atomic_bool node_up[NODES_MAX]; /* partner: none, a hint for callers */
     atomic_uint_fast64_t making_ns; /* from a claim to its value, nearly the longest of late */
+    atomic_size_t buffers;          /* bytes of the lines' buffers */
+    atomic_bool here;               /* the server is on this machine; partner: none, a hint */
     counters count;
 
     /* the thread's own */
@@ -231,6 +243,8 @@ struct psti_remote {
     link_t waiting;               /* for a value that another makes, by due time */
     double wait_ns;               /* what such a wait took lately */
     uint64_t busy_ns, busy_bytes; /* of reading, since the bandwidth was last told */
+    double cpu_s, handled_s;      /* of the thread, at the last look; of what follows */
+    uint64_t moved, handled;      /* bytes since the last look; since handling was last told */
 };
 
 static inline void count_one(atomic_uint_fast64_t *counter)

@@ -139,7 +139,7 @@ void resp_attach(redisReader *reader, reply_reader *mine)
 {
     reader->fn = &functions;
     reader->privdata = mine;
-    reader->maxbuf = 4 << 20;
+    reader->maxbuf = 2 << 20; /* what it keeps when it is empty */
     forget(mine, false);
 }
 

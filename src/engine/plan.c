@@ -30,6 +30,8 @@ static const double OTHER_PART = 0.2; /* of the seconds, to measure it */
  * is ahead of another by a batch or two, however short the epoch is. */
 static const double SPREAD = 0.02, APART = 64;
 static const double SECONDS = 2;
+/* CPU time of a byte from a remote tier: read, copied, compared. A running engine measures it. */
+static const double REMOTE_S = 0.7e-9;
 static const uint64_t GROUP_NS = 200000000;
 /* What an entry takes of the budget besides its bytes. */
 static const double ENTRY_BYTES = 192;
@@ -37,7 +39,8 @@ static const double ENTRY_BYTES = 192;
 _Static_assert((int)PST_FORMS == (int)PSTI_MODEL_FORMS &&
                    (int)PST_PLAN_JOBS == (int)PSTI_MODEL_JOBS &&
                    (int)PST_LIMIT_CONSUMER == (int)PSTI_MODEL_CONSUMER &&
-                   (int)PST_LIMIT_DISK == (int)PSTI_MODEL_DISK,
+                   (int)PST_LIMIT_DISK == (int)PSTI_MODEL_DISK &&
+                   (int)PST_LIMIT_REMOTE == (int)PSTI_MODEL_REMOTE,
                "the public names are those of the model");
 
 struct pst_plan {
@@ -267,6 +270,12 @@ static void fill_inputs(pst_plan_inputs *in, const surveyor *s, int threads)
     in->memory_bytes_s = copied;
 }
 
+/* What a remote tier has of a sample. */
+static int remote_form(const pst_plan_inputs *in)
+{
+    return in->bytes[PST_FORM_DECODED] > 0 ? PST_FORM_DECODED : PST_FORM_ENCODED;
+}
+
 static void to_model(const pst_plan_inputs *in, psti_model_input *m)
 {
     *m = (psti_model_input){.samples = (double)in->samples,
@@ -287,6 +296,10 @@ static void to_model(const pst_plan_inputs *in, psti_model_input *m)
                             .disk_entry_bytes = in->disk_entry_bytes,
                             .disk_read_s = in->disk_read_s,
                             .disk_bytes_s = in->disk_bytes_s,
+                            .remote_found = in->remote_bytes_s > 0,
+                            .remote_bytes_s = in->remote_bytes_s,
+                            .remote_s = REMOTE_S * in->bytes[remote_form(in)],
+                            .remote_decoded = true,
                             .jobs = in->jobs};
     m->sharing.spread = fmax(SPREAD, APART / m->samples);
     memcpy(m->bytes, in->bytes, sizeof m->bytes);
@@ -359,6 +372,7 @@ static int measure(pst_plan *plan, survey *all, pst_error *err)
     in->samples = psti_dataset_count(all->data);
     in->cache_bytes = o->cache_bytes;
     in->jobs = o->jobs;
+    in->remote_bytes_s = (double)o->remote_bytes_s;
     in->cores = o->cores ? o->cores : cpus;
     if (o->consumer)
         memcpy(in->consumer, o->consumer, (size_t)o->jobs * sizeof *o->consumer);
@@ -440,10 +454,12 @@ static int to_point(const pst_plan *plan, const psti_model_split *split, pst_pla
                             .preparations = r.preparations,
                             .from_disk = r.from_disk,
                             .from_source = r.from_source,
+                            .from_remote = r.from_remote,
                             .cpu_s = r.cpu_s,
                             .source_s = r.source_s,
                             .memory_s = r.memory_s,
                             .disk_s = r.disk_s,
+                            .remote_s = r.remote_s,
                             .limit = (int)r.binding};
     memcpy(out->share, split->share, sizeof out->share);
     memcpy(out->job_s, r.job, sizeof out->job_s);

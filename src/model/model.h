@@ -52,11 +52,16 @@ typedef struct psti_model_input {
     double memory_bytes_s;   /* bytes/s that all cores move together (0 = no limit) */
     /* A disk tier: what is not in the cache comes from there as far as it reaches. It keeps one of
      * the first two forms; what it holds has nothing to do with what the cache holds. */
-    double disk_bytes;                /* (0 = there is none) */
-    int disk_form;                    /* ENCODED or DECODED */
-    double disk_entry_bytes;          /* of one entry there */
-    double disk_read_s;               /* CPU seconds to get one back */
-    double disk_bytes_s;              /* bytes/s (0 = no limit) */
+    double disk_bytes;       /* (0 = there is none) */
+    int disk_form;           /* ENCODED or DECODED */
+    double disk_entry_bytes; /* of one entry there */
+    double disk_read_s;      /* CPU seconds to get one back */
+    double disk_bytes_s;     /* bytes/s (0 = no limit) */
+    /* A remote tier: the share of what is neither in the cache nor on the disk that it has, in
+     * decoded form if there is one and remote_decoded, else encoded; bytes/s that it brings (0 = no
+     * limit); CPU seconds of getting one. */
+    double remote_found, remote_bytes_s, remote_s;
+    bool remote_decoded;
     int jobs;                         /* (1..PSTI_MODEL_JOBS) */
     double consumer[PSTI_MODEL_JOBS]; /* samples/s that a job takes at most (0 = all it gets) */
     psti_model_sharing sharing;
@@ -74,7 +79,8 @@ typedef enum psti_model_resource {
     PSTI_MODEL_SOURCE,
     PSTI_MODEL_MEMORY,
     PSTI_MODEL_CONSUMER, /* every job gets all it can take */
-    PSTI_MODEL_DISK
+    PSTI_MODEL_DISK,
+    PSTI_MODEL_REMOTE
 } psti_model_resource;
 
 typedef struct psti_model_rate {
@@ -83,12 +89,11 @@ typedef struct psti_model_rate {
     double capacity;                  /* of all jobs if the consumers were as fast as need be */
     double preparations;              /* per delivery */
     double entries[PSTI_MODEL_FORMS]; /* that the split holds */
-    /* Where deliveries begin: by form, from the disk tier, and from the source. They add up to 1.
-     */
-    double from[PSTI_MODEL_FORMS], from_disk, from_source;
+    /* Where deliveries begin: by form, from the tiers, and from the source. They add up to 1. */
+    double from[PSTI_MODEL_FORMS], from_disk, from_remote, from_source;
     /* Seconds that a delivery takes of each resource: all cores, the source, the memory, the disk
-     * tier. */
-    double cpu_s, source_s, memory_s, disk_s;
+     * tier, the remote tier's line. */
+    double cpu_s, source_s, memory_s, disk_s, remote_s;
     psti_model_resource binding;
 } psti_model_rate;
 

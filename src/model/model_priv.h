@@ -12,6 +12,7 @@ typedef struct prep_cost {
     double cpu_s;    /* of one core */
     double source_s; /* of the source */
     double disk_s;   /* of the disk tier */
+    double remote_s; /* of the remote tier's line */
     double bytes;    /* moved through the memory */
 } prep_cost;
 

@@ -147,7 +147,7 @@ void psti_paper_from(const psti_model_input *in, psti_paper_input *out)
         .gpu = any ? 0 : gpu,
         .decode_augment = per_core(in->cores, in->crop_s + rest),
         .augment = per_core(in->cores, in->augment_s + rest),
-        .cache = in->memory_bytes_s,
+        .cache = in->remote_bytes_s > 0 ? in->remote_bytes_s : in->memory_bytes_s,
         .storage = in->source_bytes_s,
         .cache_bytes = in->cache_bytes,
         .sample_bytes = in->bytes[E],

@@ -47,6 +47,9 @@ const char *psti_model_check(const psti_model_input *in)
         {"disk_entry_bytes", in->disk_entry_bytes, in->disk_bytes > 0},
         {"disk_read_s", in->disk_read_s, false},
         {"disk_bytes_s", in->disk_bytes_s, false},
+        {"remote_found", in->remote_found, false},
+        {"remote_bytes_s", in->remote_bytes_s, false},
+        {"remote_s", in->remote_s, false},
         {"spread", in->sharing.spread, false},
         {"reach", in->sharing.reach, false},
         {"cached", in->sharing.cached, false},
@@ -57,6 +60,8 @@ const char *psti_model_check(const psti_model_input *in)
             return all[i].name;
     if (in->crop_s + in->finish_s + in->other_s <= 0)
         return "crop_s";
+    if (in->remote_found > 1)
+        return "remote_found";
     if (in->jobs < 1 || in->jobs > PSTI_MODEL_JOBS)
         return "jobs";
     for (int j = 0; j < in->jobs; j++)
@@ -139,19 +144,24 @@ double model_on_disk(const psti_model_input *in)
 prep_cost model_prep(const psti_model_input *in, double encoded, double decoded)
 {
     const double d = decoded / in->samples, e = encoded / in->samples, rest = 1 - d - e;
-    const double k = rest * model_on_disk(in), s = rest - k;
+    const double k = rest * model_on_disk(in), t = (rest - k) * in->remote_found, s = rest - k - t;
     const double from_disk_s = in->disk_read_s + (in->disk_form == D ? in->augment_s : in->crop_s);
+    const bool whole = in->remote_decoded && in->bytes[D] > 0;
+    const double remote_bytes = in->bytes[whole ? D : E];
+    const double from_remote_s = in->remote_s + (whole ? in->augment_s : in->crop_s);
     return (prep_cost){
-        .cpu_s = d * in->augment_s + (e + s) * in->crop_s + s * in->read_s + k * from_disk_s,
+        .cpu_s = d * in->augment_s + (e + s) * in->crop_s + s * in->read_s + k * from_disk_s +
+                 t * from_remote_s,
         .source_s = s * model_source_s(in),
         .disk_s = in->disk_bytes_s > 0 ? k * in->disk_entry_bytes / in->disk_bytes_s : 0,
+        .remote_s = in->remote_bytes_s > 0 ? t * remote_bytes / in->remote_bytes_s : 0,
         .bytes = d * in->bytes[D] + (e + 2 * s) * in->bytes[E] + 2 * k * in->disk_entry_bytes +
-                 in->bytes[A],
+                 2 * t * remote_bytes + in->bytes[A],
     };
 }
 
-/* While cache and disk tier fill, the first preparation of each sample finds nothing; it makes the
- * decoded form where one of them has room for it. Later ones, by other jobs, find it. */
+/* While cache and tiers fill, the first preparation of each sample finds nothing; it makes the
+ * decoded form where the cache or the disk has room for it. Later ones, by other jobs, find it. */
 static prep_cost first_prep(const psti_model_input *in, double encoded, double decoded, double each)
 {
     const double first = each > 1 ? 1 / each : 1, in_cache = decoded / in->samples;
@@ -163,6 +173,7 @@ static prep_cost first_prep(const psti_model_input *in, double encoded, double d
                  (1 - first) * later.cpu_s,
         .source_s = first * model_source_s(in) + (1 - first) * later.source_s,
         .disk_s = (1 - first) * later.disk_s,
+        .remote_s = (1 - first) * later.remote_s,
         .bytes = first * (2 * in->bytes[E] + 2 * d * in->bytes[D] + in->bytes[A]) +
                  (1 - first) * later.bytes,
     };
@@ -221,6 +232,7 @@ static void costs(const psti_model_input *in, bool steady, psti_model_rate *r)
     r->cpu_s = model_delivery_s(in, &prep, q) / in->cores;
     r->source_s = q * prep.source_s;
     r->disk_s = q * prep.disk_s;
+    r->remote_s = q * prep.remote_s;
     const double bytes = q * prep.bytes + in->bytes[A] + in->out_bytes;
     r->memory_s = in->memory_bytes_s > 0 ? bytes / in->memory_bytes_s : 0;
     r->binding = r->cpu_s >= r->source_s ? PSTI_MODEL_CPU : PSTI_MODEL_SOURCE;
@@ -232,6 +244,10 @@ static void costs(const psti_model_input *in, bool steady, psti_model_rate *r)
     if (r->disk_s > most) {
         r->binding = PSTI_MODEL_DISK;
         most = r->disk_s;
+    }
+    if (r->remote_s > most) {
+        r->binding = PSTI_MODEL_REMOTE;
+        most = r->remote_s;
     }
     r->capacity = 1 / most;
 }
@@ -287,5 +303,6 @@ void psti_model_evaluate(const psti_model_input *in, const psti_model_split *spl
     const double rest = 1 - out->from[A] - out->from[D] - out->from[E];
     const double cached = (out->entries[D] + out->entries[E]) / in->samples;
     out->from_disk = q * found * (1 - cached) * model_on_disk(in);
-    out->from_source = rest - out->from_disk;
+    out->from_remote = found * in->remote_found * (rest - out->from_disk);
+    out->from_source = rest - out->from_disk - out->from_remote;
 }

@@ -47,11 +47,16 @@ static point between(point a, point b, double t)
                    a.decoded + t * (b.decoded - a.decoded)};
 }
 
-/* Seconds of the cores less seconds of the source for a delivery. */
-static double tilt(const psti_model_input *in, point at, double q)
+/* Two resources that may balance. */
+typedef enum pair { CORES_SOURCE, CORES_TIER, SOURCE_TIER } pair;
+
+/* Seconds of the first less seconds of the second for a delivery. */
+static double tilt(const psti_model_input *in, point at, double q, pair which)
 {
     const prep_cost prep = model_prep(in, at.encoded, at.decoded);
-    return model_delivery_s(in, &prep, q) / in->cores - q * prep.source_s;
+    const double cores_s = model_delivery_s(in, &prep, q) / in->cores;
+    return (which == SOURCE_TIER ? q * prep.source_s : cores_s) -
+           q * (which == CORES_SOURCE ? prep.source_s : prep.remote_s);
 }
 
 /* ---- the search ------------------------------------------------------------------------------ */
@@ -81,16 +86,17 @@ static psti_model_rate consider(search *s, double augmented, point at)
     return rate;
 }
 
-/* Where cores and source balance between two corners, if they do. Preparations per delivery depend
+/* Where two resources balance between two corners, if they do. Preparations per delivery depend
  * on the place a little, so it is looked for again with those found there. */
-static double balance(search *s, double augmented, point a, point b, double q)
+static double balance(search *s, double augmented, const point end[2], double q, pair which)
 {
     double most = 0;
     for (int i = 0; i < BALANCE; i++) {
-        const double at_a = tilt(s->in, a, q), at_b = tilt(s->in, b, q);
+        const double at_a = tilt(s->in, end[0], q, which), at_b = tilt(s->in, end[1], q, which);
         if (at_a * at_b >= 0)
             return most;
-        const psti_model_rate rate = consider(s, augmented, between(a, b, at_a / (at_a - at_b)));
+        const psti_model_rate rate =
+            consider(s, augmented, between(end[0], end[1], at_a / (at_a - at_b)));
         most = fmax(most, rate.capacity);
         if (fabs(rate.preparations - q) < 1e-9)
             return most;
@@ -114,7 +120,10 @@ static double with_augmented(search *s, double augmented)
     for (int i = 0; i < count && count > 1; i++) {
         const int next = (i + 1) % count;
         const double mean = (q[i] + q[next]) / 2;
-        most = fmax(most, balance(s, augmented, corner[i], corner[next], mean));
+        const point end[2] = {corner[i], corner[next]};
+        const pair last = s->in->remote_bytes_s > 0 ? SOURCE_TIER : CORES_SOURCE;
+        for (pair which = CORES_SOURCE; which <= last; which++)
+            most = fmax(most, balance(s, augmented, end, mean, which));
     }
     return most;
 }

@@ -9,9 +9,7 @@
 #include "cache/remote.h"
 #include "sched/sched_priv.h"
 
-enum { VALUE_MAX = 64 << 20, FIRST_GUESS = 256 << 10, ALIGN = 64, DOUBT_MOST = 256 };
-/* Seconds a byte costs here beside its way: copied out of the socket, compared, copied again. */
-static const double HANDLED_S = 1e-9;
+enum { VALUE_MAX = 64 << 20, FIRST_GUESS = 256 << 10, ALIGN = 64 };
 static const uint64_t COST_LEAST_NS = 1000000, COST_GUESS_NS = 10000000;
 
 /* Memory for an answer; used again by other tasks, kept charged while it is spare. */
@@ -27,7 +25,8 @@ struct asker {
     atomic_uint_fast64_t unasked; /* questions that were not asked: nobody would have answered */
     answer_buf *spare;            /* these under pool->lock */
     uint64_t spare_bytes;
-    double usual; /* bytes of an answer */
+    double usual;     /* bytes of an answer */
+    uint64_t buffers; /* of the tier's connections, as counted */
 };
 
 /* What a task asked for. */
@@ -55,6 +54,18 @@ static void discharge_locked(psti_pool *pool, uint64_t bytes)
 {
     psti_budget_give(&pool->budget, bytes);
     pool->encoded -= bytes;
+}
+
+/* What the tier's connections hold is part of the budget, too: counted as it is. */
+static void count_buffers_locked(psti_pool *pool)
+{
+    struct asker *asker = pool->asker;
+    const uint64_t now = psti_remote_buffers(asker->remote);
+    if (now > asker->buffers)
+        charge_locked(pool, now - asker->buffers);
+    else
+        discharge_locked(pool, asker->buffers - now);
+    asker->buffers = now;
 }
 
 static void buf_free_locked(psti_pool *pool, answer_buf *b)
@@ -111,7 +122,8 @@ static uint8_t *aligned(const answer_buf *b)
 
 int ask_open_pool(psti_pool *pool, const char *url, uint64_t queue, pst_error *err)
 {
-    const psti_remote_spec spec = {.url = url, .value_max = VALUE_MAX, .queue_max = queue / 2};
+    const uint64_t value = queue < VALUE_MAX ? queue : VALUE_MAX;
+    const psti_remote_spec spec = {.url = url, .value_max = value, .queue_max = queue / 2};
     struct asker *asker = psti_calloc(PSTI_MEM_SCHED, 1, sizeof *asker);
     if (!asker)
         return psti_fail(err, -ENOMEM, "remote", NULL, "no memory for the remote tier");
@@ -130,6 +142,7 @@ void ask_close_pool(psti_pool *pool)
     if (!asker)
         return;
     psti_remote_close(asker->remote);
+    discharge_locked(pool, asker->buffers);
     while (asker->spare) {
         answer_buf *b = asker->spare;
         asker->spare = b->next;
@@ -141,38 +154,6 @@ void ask_close_pool(psti_pool *pool)
 
 /* ---- what is worth it ------------------------------------------------------------------------ */
 
-/* Whether a decoded form saves more than it takes to get it, by the last figures. What is not
- * measured yet counts as yes. */
-static bool seems_to_pay(const psti_feed *feed, double packed)
-{
-    const double saves = atomic_load_explicit(&feed->decode_saves_s, memory_order_relaxed);
-    if (!feed->tier_forms)
-        return false;
-    if (saves == 0)
-        return true;
-    const double rate = psti_remote_bandwidth(feed->pool->asker->remote);
-    const double on_way_s = rate > 0 ? 1 / rate : 0;
-    return saves > packed * (HANDLED_S + on_way_s);
-}
-
-/* Figures of a busy machine jump about, and two engines decode a sample once only while both keep
- * to it: a form is given up for what it costs when that was so for many samples. */
-static bool form_pays(const psti_feed *feed)
-{
-    return feed->tier_forms &&
-           atomic_load_explicit(&feed->remote_doubt, memory_order_relaxed) < DOUBT_MOST;
-}
-
-static void weigh_locked(psti_feed *feed)
-{
-    const double known = atomic_load_explicit(&feed->decoded_bytes, memory_order_relaxed);
-    const bool pays = seems_to_pay(feed, known > 0 ? known : feed->pool->asker->usual);
-    int doubt = atomic_load_explicit(&feed->remote_doubt, memory_order_relaxed);
-    doubt += pays ? -4 : 1;
-    doubt = doubt < 0 ? 0 : doubt > 2 * DOUBT_MOST ? 2 * DOUBT_MOST : doubt;
-    atomic_store_explicit(&feed->remote_doubt, doubt, memory_order_relaxed);
-}
-
 static uint64_t cost_ns(const psti_feed *feed)
 {
     const double saves = atomic_load_explicit(&feed->decode_saves_s, memory_order_relaxed);
@@ -182,13 +163,13 @@ static uint64_t cost_ns(const psti_feed *feed)
 
 static bool asks_form(const task *t)
 {
-    return !task_has_form(t) && form_pays(t->feed);
+    return !task_has_form(t) && pays_asking(t);
 }
 
 /* The next member after `from` that would come from the source; -1: none. */
 static int next_read(const task *t, int from)
 {
-    if (!t->feed->tier_members)
+    if (!pays_members(t))
         return -1;
     for (int i = from; i < t->read_count; i++)
         if (!read_from_tier(t, i))
@@ -201,7 +182,6 @@ bool ask_wanted_locked(task *t)
     struct asker *asker = t->feed->pool->asker;
     if (!asker)
         return false;
-    weigh_locked(t->feed);
     const int read = next_read(t, 0);
     psti_cache_key key = tiers_form_key(t);
     if (!asks_form(t)) {
@@ -225,7 +205,9 @@ static uint8_t *ask_room(psti_remote_op *op, size_t size)
     pthread_mutex_lock(&pool->lock);
     discharge_locked(pool, a->charged);
     a->charged = 0;
+    count_buffers_locked(pool);
     answer_buf *b = buf_take_locked(pool, size);
+    pool->ask_bytes += size;
     if (b)
         pool->asker->usual += ((double)size - pool->asker->usual) / 16;
     a->got[a->slot] = b;
@@ -235,10 +217,12 @@ static uint8_t *ask_room(psti_remote_op *op, size_t size)
 
 static bool ask_still_wanted(psti_remote_op *op)
 {
-    const task *t = ((const ask *)op->user)->t;
+    const ask *a = op->user;
+    const task *t = a->t;
     psti_pool *pool = t->feed->pool;
     pthread_mutex_lock(&pool->lock);
-    const bool wanted = !t->run->cancelled && !t->feed->closing;
+    const bool wanted = !t->run->cancelled && !t->feed->closing &&
+                        (a->slot != TIER_FORM || pays_asking(t)); /* it may have turned out dear */
     pthread_mutex_unlock(&pool->lock);
     return wanted;
 }
@@ -249,7 +233,7 @@ static void ask_for(ask *a, int slot)
     const bool form = slot == TIER_FORM;
     a->slot = slot;
     a->op.key = form ? tiers_form_key(t) : tiers_member_key(t, slot);
-    a->op.cost_ns = form ? cost_ns(t->feed) : 0;
+    a->op.cost_ns = form && pays_keeping(t) ? cost_ns(t->feed) : 0;
     psti_remote_get(t->feed->pool->asker->remote, &a->op);
 }
 
@@ -278,6 +262,8 @@ static void ask_done(psti_remote_op *op, int status)
     pthread_mutex_lock(&pool->lock);
     discharge_locked(pool, a->charged);
     a->charged = 0;
+    count_buffers_locked(pool);
+    pool->asking--;
     pthread_mutex_unlock(&pool->lock);
     tiers_answered(t);
 }
@@ -292,7 +278,9 @@ static ask *ask_of(task *t)
 void ask_send_locked(task *t)
 {
     psti_pool *pool = t->feed->pool;
-    ask *a = ask_of(t);
+    const bool form = asks_form(t);
+    const int read = form ? -1 : next_read(t, 0);
+    ask *a = form || read >= 0 ? ask_of(t) : NULL;
     if (!a) {
         t->answered = true; /* with nothing */
         read_go_locked(t);
@@ -307,13 +295,9 @@ void ask_send_locked(task *t)
     /* What will come is counted before it is there, so that no more is sent for than fits. */
     a->charged = (uint64_t)pool->asker->usual;
     charge_locked(pool, a->charged);
-    if (asks_form(t)) {
-        ask_for(a, TIER_FORM);
-        return;
-    }
-    const int read = next_read(t, 0);
+    pool->asking++;
     a->next = read + 1;
-    ask_for(a, read < 0 ? TIER_FORM : t->read_field[read]);
+    ask_for(a, form ? TIER_FORM : t->read_field[read]);
 }
 
 void ask_wrong(task *t, int slot)
@@ -326,7 +310,7 @@ void ask_wrong(task *t, int slot)
 
 bool ask_wants_form(const task *t, size_t packed)
 {
-    return t->feed->pool->asker && t->answered && packed <= VALUE_MAX && form_pays(t->feed);
+    return t->feed->pool->asker && t->answered && packed <= VALUE_MAX && pays_keeping(t);
 }
 
 static void give_up_claim(const struct asker *asker, ask *a)
@@ -356,7 +340,7 @@ void ask_keep_member(const task *t, int input)
 {
     const struct asker *asker = t->feed->pool->asker;
     const psti_cache_content content = {.bytes = t->inputs[input].size};
-    if (!asker || !t->answered)
+    if (!asker || !t->answered || !pays_members(t))
         return;
     const psti_cache_key key = tiers_member_key(t, input);
     psti_remote_put *put = psti_remote_put_begin(asker->remote, &key, psti_envelope_size(&content));
@@ -388,6 +372,16 @@ void ask_free(task *t)
     t->load->ask = NULL;
 }
 
+double ask_bandwidth(const psti_pool *pool)
+{
+    return pool->asker ? psti_remote_bandwidth(pool->asker->remote) : 0;
+}
+
+double ask_handling(const psti_pool *pool)
+{
+    return pool->asker ? psti_remote_handling(pool->asker->remote) : 0;
+}
+
 void ask_stats(const psti_pool *pool, pst_job_stats *out)
 {
     psti_remote_stats stats;
@@ -395,6 +389,7 @@ void ask_stats(const psti_pool *pool, pst_job_stats *out)
         return;
     psti_remote_stats_get(pool->asker->remote, &stats);
     const struct asker *asker = pool->asker;
+    out->remote_bytes_s = (uint64_t)stats.bytes_per_s;
     out->remote_errors = stats.unanswered + stats.put_failures +
                          atomic_load_explicit(&asker->damaged, memory_order_relaxed) +
                          atomic_load_explicit(&asker->unasked, memory_order_relaxed);

@@ -240,7 +240,7 @@ static bool cache_takes(const task *t, const psti_cache_content *content)
 
 /* Turns the work to whole pictures, with a place to put them into. False when there is no room for
  * either; then the work may have been turned. */
-static bool reserve(worker *w, const task *t, making *out)
+static bool reserve(worker *w, task *t, making *out)
 {
     psti_decoded pictures[PSTI_FORM_PARTS];
     const psti_cache_content content = form_of(w, t, pictures);

@@ -265,12 +265,13 @@ static void *work_loop(void *arg)
         if (!t) {
             psti_reader_plug(pool->reader); /* nobody may sleep while reads wait for neighbours */
             psti_reader_unplug(pool->reader, false);
-            const uint64_t since = pool->reading ? psti_now_ns() : 0;
+            uint64_t *idle = pool->reading ? &pool->starved_ns : &pool->ask_idle_ns;
+            const uint64_t since = pool->reading || pool->asking ? psti_now_ns() : 0;
             pool->waking = false;
             pool->idle++;
             pthread_cond_wait(&pool->work, &pool->lock);
             pool->idle--;
-            pool->starved_ns += since ? psti_now_ns() - since : 0;
+            *idle += since ? psti_now_ns() - since : 0;
             continue;
         }
         tuner_begins_locked(pool, psti_now_ns());

@@ -328,7 +328,7 @@ void tiers_refuse_form(task *t);
 void tiers_promote(task *t);
 /* Keeping: whether the decoded form, of which the work knows the size, is wanted; the form of the
  * work in hand; the stored bytes that were read from the source. */
-bool tiers_want_form(const task *t, const psti_cache_content *content);
+bool tiers_want_form(task *t, const psti_cache_content *content);
 void tiers_keep_form(task *t, const psti_cache_content *content);
 void tiers_keep_members(const task *t);
 void tiers_count_locked(psti_feed *feed, const task *t);
@@ -370,9 +370,23 @@ void ask_keep_member(const task *t, int input);
 void ask_end_locked(task *t);
 void ask_free(task *t);
 void ask_stats(const psti_pool *pool, pst_job_stats *out); /* of the engine */
+double ask_bandwidth(const psti_pool *pool); /* bytes a second; 0: no tier, or not measured */
+double ask_handling(const psti_pool *pool);  /* CPU seconds of a byte */
 void tiers_answered(task *t);
 psti_cache_key tiers_form_key(const task *t);
 psti_cache_key tiers_member_key(const task *t, int input);
+
+/* pays.c: whether the remote tier is worth it. Any thread for the last three; the others under the
+ * lock. */
+void pays_open(psti_feed *feed);
+pays_clock pays_now(const psti_feed *feed); /* zeroes where nobody will ask */
+pays_clock pays_since(const psti_feed *feed, const pays_clock *then); /* what it took */
+void pays_took_locked(psti_feed *feed, const task *t);                /* once its time is known */
+double pays_found(const psti_feed *feed);   /* of the samples not in RAM, in decoded form */
+double pays_fetch_s(const psti_feed *feed); /* CPU seconds of getting one */
+bool pays_asking(const task *t);            /* this one's form is asked for */
+bool pays_keeping(const task *t);           /* and stored */
+bool pays_members(const task *t);
 
 /* ahead.c: what comes next is asked of buckets before there is a task for it */
 void ahead_open(psti_feed *feed);

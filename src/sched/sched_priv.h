@@ -215,6 +215,37 @@ typedef struct tier_load {
     struct ask *ask;    /* asking.c's own; made and freed there */
 } tier_load;
 
+/* What the remote tier is worth to a feed (pays.c). Figures of the last samples, seconds per byte
+ * of the decoded form; bytes of one. Under pool->lock but for the verdicts, which are hints. */
+enum { LATELY = 15 };
+typedef struct lately {
+    double last[LATELY];
+    uint64_t count; /* of all */
+} lately;
+
+/* Of a thread: the clock, its CPU time, how often it was made to leave its core. */
+typedef struct pays_clock {
+    double s, cpu_s;
+    long pushed;
+} pays_clock;
+
+/* UNKNOWN: the tier is left alone for a moment, to see what that is like. */
+typedef enum pays_verdict { PAYS, PAYS_UNKNOWN, PAYS_NOT } pays_verdict;
+
+typedef struct pays {
+    atomic_int form;     /* pays_verdict */
+    atomic_bool members; /* stored bytes */
+    lately made, plain;  /* from stored bytes to finish: whole and kept; as without tiers */
+    lately kept, rest;   /* packing the form, to be sent; from the form to finish */
+    double bytes, opened_s;
+    double found;     /* of what was asked for, 0..1 */
+    double slept;     /* seconds of a sample that the worker waited for something by itself */
+    bool rested;      /* whether that is known */
+    double made_then; /* at the last verdict */
+    bool settled;
+    int against, members_against; /* samples in a row that spoke against the verdict */
+} pays;
+
 /* ---- task (task.c) ------------------------------------------------------------------------------
  */
 
@@ -272,6 +303,10 @@ struct task {
     bool asks;            /* the remote tier is to be asked before anything is read */
     bool answered;        /* it was */
     bool tier_kept;       /* its decoded form went to a tier */
+    size_t form_bytes;    /* of its decoded form, packed; 0 = not known */
+    pays_clock clock;     /* when work on it began; then what that took */
+    pays_clock kept;      /* what keeping its form in tiers took */
+    uint64_t open_ns;     /* looking at what the remote tier brought */
     bool augmented;       /* it is the augmented form that was found */
     psti_share_pick pick; /* feeds of a group; kind NONE: it is the feed's own sample */
     uint64_t number;      /* of its preparation, in a group */
@@ -406,7 +441,7 @@ struct psti_feed {
     uint32_t part_inputs;          /* that may be read in parts, a bit each; fixed */
     _Atomic double decoded_bytes;  /* of the last one made; written by workers, a hint */
     _Atomic double decode_saves_s; /* by a decoded form; 0 = not known; a hint to workers */
-    atomic_int remote_doubt;       /* whether the remote tier's forms are worth it; a hint */
+    pays pays;                     /* what the remote tier is worth */
     uint64_t rate_since_ns, rate_since_samples;
     layout layout;
     ring *ring;
@@ -550,7 +585,13 @@ struct psti_pool {
     uint64_t reading_since_ns, reading_ns,
         read_bytes;      /* time with any under way; bytes that came */
     uint64_t starved_ns; /* workers' time without work while bytes were being read */
-    uint64_t valued_ns;  /* when forms were valued last, and the figures then */
+    /* The same of the remote tier (pays.c): tasks that ask, workers' time without work meanwhile,
+     * bytes that came; what a second on the way is worth, 0..1; when that was looked at. */
+    int asking;
+    uint64_t ask_idle_ns, ask_bytes;
+    double ask_price;
+    uint64_t ask_priced_ns, ask_priced_idle, ask_priced_bytes;
+    uint64_t valued_ns; /* when forms were valued last, and the figures then */
     uint64_t valued_reading_ns, valued_read_bytes, valued_starved_ns;
     double read_s;   /* per byte */
     double io_price; /* of a second of reading, of one second of work; 0..1 */

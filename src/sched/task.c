@@ -577,6 +577,7 @@ bool task_run(worker *w, task *t)
         foresight_note(t);
     const bool wanted = still_wanted(t);
     t->slice_ns = psti_now_ns();
+    const pays_clock since = pays_now(t->feed);
     if (rc == 0 && wanted)
         rc = prepare(w, t, &err);
     else if (t->work)
@@ -586,6 +587,8 @@ bool task_run(worker *w, task *t)
         return false;
     if (rc == 0 && wanted) {
         t->took_ns = t->worked_ns + psti_now_ns() - t->slice_ns;
+        if (!t->worked_ns)
+            t->clock = pays_since(t->feed, &since);
         remember_damage(t, w);
         remember_note(t, w);
         if (!lane_admits(w, t))

@@ -84,6 +84,7 @@ void tiers_open_feed(psti_feed *feed)
     feed->tier_members = feed->tiered && (feed->far || pool->tier_members);
     if (feed->tiered)
         feed->tier_owner = psti_dataset_revision(feed->spec.data);
+    pays_open(feed);
     use(feed, true);
 }
 
@@ -99,6 +100,9 @@ void tiers_begin(task *t)
     t->tiers_off = t->answered = t->asks = t->tier_kept = t->opened = false;
     t->form_from = TIER_NONE;
     t->tier_reads = 0;
+    t->open_ns = 0;
+    t->kept = t->clock = (pays_clock){0};
+    t->form_bytes = 0;
     for (int i = 0; t->load && i < TIER_SLOTS; i++) /* it may have been another feed's */
         t->load->part[i].from = TIER_NONE;
 }
@@ -293,12 +297,14 @@ static bool open_reads(task *t)
 static bool open_answers(task *t)
 {
     bool good = true;
+    const uint64_t since = psti_now_ns();
     for (int slot = 0; t->answered && slot < TIER_SLOTS; slot++) {
         if (t->load->part[slot].from != TIER_REMOTE || open_part(t, slot) == 0)
             continue;
         ask_wrong(t, slot);
         good = false;
     }
+    t->open_ns = psti_now_ns() - since;
     return good;
 }
 
@@ -413,13 +419,13 @@ static bool small_enough(const task *t, size_t packed)
     return (double)packed * (double)psti_dataset_count(feed->spec.data) <= (double)stats.limit;
 }
 
-bool tiers_want_form(const task *t, const psti_cache_content *content)
+bool tiers_want_form(task *t, const psti_cache_content *content)
 {
     const psti_feed *feed = t->feed;
     const psti_pool *pool = feed->pool;
     if (!feed->tier_forms || task_has_form(t) || t->part_inputs)
         return false;
-    const size_t packed = psti_envelope_size(content);
+    const size_t packed = t->form_bytes = psti_envelope_size(content);
     if (ask_wants_form(t, packed))
         return true;
     const psti_cache_key key = tiers_form_key(t);
@@ -432,11 +438,13 @@ void tiers_keep_form(task *t, const psti_cache_content *content)
     const psti_feed *feed = t->feed;
     const psti_cache_key key = tiers_form_key(t);
     const size_t packed = psti_envelope_size(content);
+    const pays_clock since = pays_now(feed);
     if (ask_wants_form(t, packed))
         ask_keep_form(t, content);
     if (feed->pool->disk && decoding_costs(feed, packed) && small_enough(t, packed))
         psti_disk_put(feed->pool->disk, &key, feed->spec.tier_form, content, NULL);
     t->tier_kept = true;
+    t->kept = pays_since(feed, &since);
 }
 
 static bool still_the_same(const task *t)
@@ -502,6 +510,8 @@ void tiers_stats_locked(const psti_feed *feed, pst_job_stats *out)
     out->remote_hits = feed->remote_hits;
     out->remote_misses = feed->remote_misses;
     out->remote_read_bytes = feed->remote_bytes;
+    out->remote_left = pool->asker && feed->tier_forms &&
+                       atomic_load_explicit(&feed->pays.form, memory_order_relaxed) != PAYS;
     ask_stats(pool, out);
     if (!pool->disk)
         return;

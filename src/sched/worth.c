@@ -18,6 +18,7 @@ static double whole_s(const psti_feed *feed)
 
 void worth_took_locked(psti_feed *feed, const task *t)
 {
+    pays_took_locked(feed, t);
     if (t->augmented || !t->took_ns)
         return;
     if (task_has_form(t))
@@ -69,7 +70,12 @@ static double decoded_saves(const psti_pool *pool, const psti_feed *feed)
 {
     const double whole = whole_s(feed);
     const double part = feed->from_decoded_s > 0 ? feed->from_decoded_s : FROM_DECODED * whole;
-    return worth(pool, feed->encoded_bytes, whole > part ? whole - part : 0);
+    const double decoding = worth(pool, feed->encoded_bytes, whole > part ? whole - part : 0);
+    /* What the remote tier has would be got from there, which takes a part of the line, too. */
+    const double found = pays_found(feed), rate = ask_bandwidth(pool);
+    const double line = rate > 0 ? pool->ask_price * pool->worker_count / rate : 0;
+    const double getting = pays_fetch_s(feed) + line * feed->pays.bytes;
+    return found > 0 && getting < decoding ? found * getting + (1 - found) * decoding : decoding;
 }
 
 static double uses(const psti_feed *feed)
@@ -100,8 +106,9 @@ static void choose_form_locked(const psti_pool *pool, psti_feed *feed)
     const double price = psti_cache_floor(pool->cache);
     const double stored = feed->encoded_bytes;
     const double decoded = decoded_bytes(feed);
+    const double unread = (1 - pays_found(feed)) * worth(pool, stored, 0);
     const bool better = feed->encoded && psti_cache_owner_wanted(feed->encoded) &&
-                        uses(feed) * worth(pool, stored, 0) - price * stored >
+                        uses(feed) * unread - price * stored >
                             uses(feed) * decoded_saves(pool, feed) - price * decoded;
     atomic_store_explicit(&feed->keeps_encoded, better, memory_order_relaxed);
 }
@@ -149,6 +156,10 @@ static void fill_input(const psti_pool *pool, const psti_feed *feed, psti_model_
         .full_s = feed->made_decoded_s > part ? feed->made_decoded_s - part : whole,
         .augment_s = part,
         .source_bytes_s = pool->read_s > 0 ? 1 / pool->read_s : 0,
+        .remote_found = pays_found(feed),
+        .remote_bytes_s = ask_bandwidth(pool),
+        .remote_s = pays_fetch_s(feed),
+        .remote_decoded = true,
     };
     in->bytes[PSTI_MODEL_ENCODED] = feed->encoded_bytes;
     in->bytes[PSTI_MODEL_DECODED] = feed->decoded ? decoded_bytes(feed) : 0;
@@ -180,10 +191,12 @@ uint64_t worth_plan_locked(const psti_pool *pool, const group *g, double entry_b
 void worth_update_locked(psti_pool *pool)
 {
     const uint64_t now = psti_now_ns();
-    if (!pool->cache || now - pool->valued_ns < UPDATE_NS)
+    if (now - pool->valued_ns < UPDATE_NS)
         return;
     price_reading_locked(pool, now - pool->valued_ns);
     pool->valued_ns = now;
+    if (!pool->cache)
+        return;
     for (psti_feed *feed = pool->feeds; feed; feed = feed->next) {
         if (!feed->started)
             continue;

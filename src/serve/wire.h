@@ -137,7 +137,9 @@ enum {
     X(disk_dropped)                                                                                \
     X(disk_errors)                                                                                 \
     X(disk_off)                                                                                    \
-    X(remote_errors)
+    X(remote_errors)                                                                               \
+    X(remote_bytes_s)                                                                              \
+    X(remote_left)
 
 typedef struct wire_stats {
 #define WIRE_COUNT(name) uint64_t name;

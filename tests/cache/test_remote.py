@@ -19,6 +19,7 @@ import pytest
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "rigs"))
 import rigs
 import resp_faults
+from redis_fixtures import redis, server  # noqa: F401, fixtures
 
 TOOL = os.environ["REMOTE_TOOL"]
 TIMES = int(os.environ.get("REMOTE_TIMES", "3"))
@@ -116,18 +117,6 @@ def stored(tool, count, size=2000):
 
 def total(answer):
     return sum(answer[name] for name in ("hits", "misses", "mine", "unanswered", "damaged", "wrong"))
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    with rigs.Redis(tmp_path_factory.mktemp("redis")) as redis:
-        yield redis
-
-
-@pytest.fixture
-def redis(server):
-    server.command("FLUSHALL")
-    return server
 
 
 @pytest.fixture(scope="module")
@@ -392,6 +381,19 @@ def test_hostile_frames_are_misses(faultd, name):
 @pytest.mark.parametrize("name", sorted(set(resp_faults.SLOW) - {"byte by byte"}))
 def test_slowness_is_a_miss(faultd, name):
     at_faultd(faultd, 1, resp_faults.SLOW[name])
+
+
+def test_a_server_that_answers_what_was_not_sent_yet_is_not_believed(faultd):
+    """The rest of the value is still on its way from memory that would be somebody else's by then."""
+    faultd.rules([{"match": {"op": "resp early", "command": "SET", "times": 1}, "do": {"early": "+OK\r\n"}}])
+    with Tool("redis://127.0.0.1:%d" % faultd.resp[0], "50000000") as tool:
+        assert tool("put 0 1 40000000")["sent"] == 1
+        until(lambda: tool("stats")["puts"] + tool("stats")["put_failures"] >= 1)
+        stats = tool("stats")
+        assert stats["puts"] == 0 and stats["put_failures"] == 1 and stats["breaks"] >= 1
+        until(lambda: tool("put 1 3 1000")["sent"] == 3)  # it is used again
+        until(lambda: tool("get 1 3 1")["hits"] == 3)
+    assert "not sent yet" in tool.said
 
 
 def test_replies_byte_by_byte(faultd):

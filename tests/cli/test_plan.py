@@ -87,6 +87,9 @@ def test_a_slow_source_makes_encoded_bytes_worth_keeping(plan, photos):
     assert slow["worth"]["source"] == pytest.approx(1) and slow["best"]["share"]["encoded"] > 0.9
     assert slow["more"]["source_gain"] > 0.5 and abs(slow["more"]["cores_gain"]) < 1e-3 and slow["more"]["cache_gain"] > 0.1
     fast = plan(photos, "--source-rate", "100G", cache="1M")
+    tier = plan(photos, "--source-rate", "10K", "--remote-rate", "50K", cache="0")
+    assert tier["best"]["limit"] == "remote tier" and tier["best"]["from_remote"] == 1
+    assert tier["best"]["samples_per_s"] == pytest.approx(50e3 / tier["inputs"]["bytes"]["decoded"], rel=0.05)
     assert fast["best"]["limit"] in ("cores", "memory") and fast["worth"]["source"] == 0
 
 

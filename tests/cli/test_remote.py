@@ -17,6 +17,7 @@ from conftest import CROP, read_ledger
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "rigs"))
 import rigs
 import resp_faults
+from redis_fixtures import redis, server  # noqa: F401, fixtures
 
 TIMES = int(os.environ.get("REMOTE_TIMES", "3"))
 COSTLY = "decode | delay(5) | random_resized_crop(32) | hflip | normalize(imagenet)"
@@ -27,18 +28,6 @@ pytestmark = pytest.mark.skipif(bool(rigs.missing_redis()), reason=str(rigs.miss
 def built(penstock):
     if json.loads(penstock("settings", "--json").out)["features"]["remote"].startswith("built without"):
         pytest.skip("built without hiredis")
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    with rigs.Redis(tmp_path_factory.mktemp("redis")) as redis:
-        yield redis
-
-
-@pytest.fixture
-def redis(server):
-    server.command("FLUSHALL")
-    return server
 
 
 @pytest.fixture(scope="module")

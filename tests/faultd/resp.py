@@ -41,16 +41,18 @@ def fail(text):
     return b"-%s\r\n" % text.encode()
 
 
-async def read_command(reader):
-    """A list of byte strings, or None at the end. Inline commands too."""
+async def read_command(reader, early=None):
+    """A list of byte strings, or None at the end. Inline commands too. early: called with what came before a third word."""
     line = await reader.readline()
     if not line:
         return None
     if not line.startswith(b"*"):
         return line.split()
     parts = []
-    for _ in range(int(line[1:])):
+    for number in range(int(line[1:])):
         size = int((await reader.readline())[1:])
+        if number == 2 and early:
+            await early(parts)
         parts.append((await reader.readexactly(size + 2))[:-2])
     return parts
 
@@ -97,7 +99,7 @@ class Nodes:
         session = {"in": self.password is None, "asking": False}
         try:
             while True:
-                command = await read_command(reader)
+                command = await read_command(reader, lambda parts: self.early(node, parts, writer))
                 if command is None:
                     break
                 if command and not await self.one(node, session, command, reader, writer):
@@ -106,6 +108,15 @@ class Nodes:
             pass
         finally:
             writer.close()
+
+    async def early(self, node, parts, writer):
+        """{"early": text} is answered to a command whose third word, a value as a rule, was not read yet; then a pause."""
+        do, _ = self.rules.apply({"op": "resp early", "command": parts[0].decode("latin-1").upper(),
+                                  "key": parts[1].decode("utf-8", "surrogateescape"), "node": node})
+        if "early" in do:
+            writer.write(do["early"].encode("latin-1"))
+            await writer.drain()
+            await asyncio.sleep(0.3)
 
     async def one(self, node, session, command, reader, writer):
         """Answers one command; says whether the connection goes on."""

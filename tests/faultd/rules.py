@@ -15,7 +15,7 @@ DOES = {
     "status", "code", "headers", "body", "redirect", "delay_ms", "first_delay_ms", "bandwidth", "cut", "stall", "reset", "content_length", "extra",
     "extra_hidden", "content_range", "ignore_range", "shift", "gzip", "flip", "etag", "replace", "checksum", "close",
     # answers of RESP
-    "error", "moved", "ask", "hang", "raw", "split", "value",
+    "error", "moved", "ask", "hang", "raw", "split", "value", "early",
 }
 
 
