@@ -114,7 +114,8 @@ def test_members_of_shards_are_ranges(server):
     server.control("reset")
     list(penstock.Loader(data, CROP, 16, ends="short", workers=2, epochs=1))
     stats = server.stats()
-    assert stats["requests"] == {"get": 60} and stats["ranges"] == 60 and stats["if_match"] == 60, stats
+    gets = stats["requests"]["get"]  # neighbours come with one
+    assert list(stats["requests"]) == ["get"] and gets <= 60 and stats["ranges"] == stats["if_match"] == gets, stats
 
 
 def test_shards_are_scanned_once_a_version(root, server, tmp_path):
