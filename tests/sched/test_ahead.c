@@ -478,5 +478,6 @@ int main(void)
     RUN(a_bad_sample_costs_no_read_of_the_next_epoch);
     RUN(samples_come_before_look_ahead);
     RUN(all_of_it_is_given_back);
+    server_close(there);
     return check_report();
 }
