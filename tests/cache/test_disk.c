@@ -615,22 +615,19 @@ static int work_in(const char *dir, unsigned seed, int rounds)
 {
     psti_disk *disk = open_disk(dir, MIB);
     const psti_id128 mine = seed % 2 ? OWNER : OTHER;
-    int hits = 0;
     psti_disk_use(disk, mine, true);
     psti_disk_horizon(disk, 200);
     for (int i = 0; i < rounds; i++) {
         seed = seed * 1664525u + 1013904223u;
         const int number = (int)(seed >> 8) % 300;
-        if (get(disk, number))
-            hits++;
-        else
+        if (!get(disk, number))
             put(disk, number, mine);
     }
-    psti_disk_flush(disk); /* all of that may have gone by before anything was written */
+    psti_disk_flush(disk);
     const psti_disk_stats s = stats_of(disk);
     CHECK(s.damaged == 0);
     psti_disk_close(disk);
-    return check_in_behaviour ? 1 : s.errors ? 2 : s.written + (uint64_t)hits > 0 ? 0 : 3;
+    return check_in_behaviour ? 1 : s.errors ? 2 : 0;
 }
 
 static void several_processes_share_a_directory(void)
@@ -648,7 +645,9 @@ static void several_processes_share_a_directory(void)
         CHECK(waitpid(child[p], &status, 0) == child[p]);
         CHECKF(WIFEXITED(status) && WEXITSTATUS(status) == 0, "process %d: %d", p, status);
     }
+    /* One that began before the others had filled it may have found and written nothing. */
     CHECKF(look(dir).bytes <= MIB, "%llu", (unsigned long long)look(dir).bytes);
+    CHECK(look(dir).entries > 0);
     psti_disk *disk = open_disk(dir, MIB);
     CHECK(books_of(dir) == look(dir).bytes);
     get_all(disk, 300);
