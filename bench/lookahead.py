@@ -303,6 +303,7 @@ def main():
                     results = [one(name, args.rate, args.delay, cell) for _ in range(args.rounds)]
                     cell[name] = min(results, key=lambda result: result["seconds"])
                 judge(cell)
+                cell["cpu"] = report["machine"]["cpu"]  # a grid may be completed elsewhere: ratios are of one machine each
                 report["cells"].append(cell)
                 print_cell(cell)
                 write(args.out, report)
