@@ -48,14 +48,14 @@ static point between(point a, point b, double t)
 }
 
 /* Two resources that may balance. */
-typedef enum pair { CORES_SOURCE, CORES_TIER, SOURCE_TIER } pair;
+typedef enum pair { CORES_SOURCE, CORES_REMOTE, SOURCE_REMOTE } pair;
 
 /* Seconds of the first less seconds of the second for a delivery. */
 static double tilt(const psti_model_input *in, point at, double q, pair which)
 {
     const prep_cost prep = model_prep(in, at.encoded, at.decoded);
     const double cores_s = model_delivery_s(in, &prep, q) / in->cores;
-    return (which == SOURCE_TIER ? q * prep.source_s : cores_s) -
+    return (which == SOURCE_REMOTE ? q * prep.source_s : cores_s) -
            q * (which == CORES_SOURCE ? prep.source_s : prep.remote_s);
 }
 
@@ -121,7 +121,7 @@ static double with_augmented(search *s, double augmented)
         const int next = (i + 1) % count;
         const double mean = (q[i] + q[next]) / 2;
         const point end[2] = {corner[i], corner[next]};
-        const pair last = s->in->remote_bytes_s > 0 ? SOURCE_TIER : CORES_SOURCE;
+        const pair last = s->in->remote_bytes_s > 0 ? SOURCE_REMOTE : CORES_SOURCE;
         for (pair which = CORES_SOURCE; which <= last; which++)
             most = fmax(most, balance(s, augmented, end, mean, which));
     }

@@ -504,18 +504,27 @@ static void a_directory_that_is_removed_comes_back(void)
     end(&g);
 }
 
+enum { PATH_ROOM = 4096 };
+
+/* Where an entry that is there lies, and its bytes. */
+static uint64_t file_of(const rig *g, int number, char path[PATH_ROOM])
+{
+    psti_disk_place place = {0};
+    const psti_cache_key key = key_of(number);
+    CHECK(psti_disk_find(g->disk, &key, &place));
+    snprintf(path, PATH_ROOM, "%s/%s", g->dir, place.name);
+    return place.size;
+}
+
 /* Only the reads notice. */
 static void files_that_are_removed_are_misses(void)
 {
     enum { COUNT = 30 };
-    char path[4096];
+    char path[PATH_ROOM];
     rig g = begin(MIB);
     put_all(g.disk, 0, COUNT, OWNER);
     for (int i = 0; i < COUNT; i++) {
-        psti_disk_place place;
-        const psti_cache_key key = key_of(i);
-        CHECK(psti_disk_find(g.disk, &key, &place));
-        snprintf(path, sizeof path, "%s/%s", g.dir, place.name);
+        file_of(&g, i, path);
         CHECK(unlink(path) == 0);
     }
     CHECK(get_all(g.disk, COUNT) == 0 && !stats_of(g.disk).off && !stats_of(g.disk).errors);
@@ -579,16 +588,13 @@ static void death_at_any_write_leaves_nothing_wrong(void)
 static void every_flipped_byte_is_found(void)
 {
     enum { COUNT = 40 };
-    char path[4096];
+    char path[PATH_ROOM];
     rig g = begin(MIB);
     put_all(g.disk, 0, COUNT, OWNER);
     for (int i = 0; i < COUNT; i++) {
-        psti_disk_place place;
-        const psti_cache_key key = key_of(i);
-        CHECK(psti_disk_find(g.disk, &key, &place));
-        snprintf(path, sizeof path, "%s/%s", g.dir, place.name);
+        const uint64_t size = file_of(&g, i, path);
         const int fd = open(path, O_RDWR | O_CLOEXEC);
-        const off_t at = (off_t)(psti_mix64((uint64_t)i) % place.size);
+        const off_t at = (off_t)(psti_mix64((uint64_t)i) % size);
         uint8_t byte = 0;
         CHECK(fd >= 0 && pread(fd, &byte, 1, at) == 1);
         byte ^= (uint8_t)(1 << i % 8);

@@ -8,6 +8,7 @@ import subprocess
 import time
 
 import pytest
+from folders import files, size_of
 
 KILLS = int(os.environ.get("PENSTOCK_KILLS_PULL", "20"))
 SEED = int(os.environ.get("PENSTOCK_SEED", "7"))
@@ -40,7 +41,7 @@ def check_shown(depot, bucket, contents):
     shown = [p for p in home.iterdir() if not p.name.startswith(".") and p.name != "latest"] if home.exists() else []
     for revision in shown:
         assert (revision / ".complete").exists()
-        have = {str(p.relative_to(revision / "data")): p.read_bytes() for p in (revision / "data").rglob("*") if p.is_file()}
+        have = files(revision / "data")
         assert have in contents, f"{revision} shows {len(have)} files"
     if (home / "latest").is_symlink():
         assert (home / "latest").exists(), "latest leads nowhere"
@@ -56,24 +57,12 @@ def check_blocks(binary, bucket, depot):
     assert json.loads(done.stdout)["objects_bad"] == 0 and path.read_bytes() == before
 
 
-def size_of(path):
-    """0 for a part that got its name in this moment."""
-    try:
-        return path.stat().st_size
-    except FileNotFoundError:
-        return 0
-
-
-def read_bucket(bucket):
-    return {str(p.relative_to(bucket)): p.read_bytes() for p in bucket.rglob("*") if p.is_file()}
-
-
 def test_killed_pulls_complete_later(binary, tmp_path):
     rng = random.Random(SEED)
     print("seed", SEED)
     bucket, depot = tmp_path / "bucket", tmp_path / "depot"
     fill(bucket, rng)
-    contents = [read_bucket(bucket)]
+    contents = [files(bucket)]
     begin = time.monotonic()
     subprocess.run(pull(binary, bucket, depot), check=True, stdout=subprocess.DEVNULL)
     whole = time.monotonic() - begin
@@ -95,20 +84,20 @@ def test_killed_pulls_complete_later(binary, tmp_path):
             done = subprocess.run(pull(binary, bucket, depot), capture_output=True, text=True)
             assert done.returncode == 0, done.stderr
             assert json.loads(done.stdout)["complete"]
-            assert read_bucket(depot / "set" / "latest" / "data") == contents[-1]
+            assert files(depot / "set" / "latest" / "data") == contents[-1]
             check_blocks(binary, bucket, depot)
             finished += 1
             assert finished < 5 * KILLS, "hardly any pull is killed: the moments are badly chosen"
             if finished % 2:
                 (bucket / "c0" / "new.bin").write_bytes(rng.randbytes(3 << 20))
-                contents.append(read_bucket(bucket))
+                contents.append(files(bucket))
             else:
                 shutil.rmtree(depot)
     print(f"{killed} killed, {finished} completed, a whole pull takes {whole:.2f} s")
     done = subprocess.run(pull(binary, bucket, depot), capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)
-    assert report["complete"] and read_bucket(depot / "set" / "latest" / "data") == contents[-1]
+    assert report["complete"] and files(depot / "set" / "latest" / "data") == contents[-1]
     leftovers = [p.name for p in (depot / "set").iterdir() if p.name.startswith(".") and len(p.name) == 33]
     assert not leftovers
 
@@ -118,7 +107,7 @@ def test_parts_are_not_fetched_again(binary, tmp_path):
     rng = random.Random(SEED)
     bucket, depot = tmp_path / "bucket", tmp_path / "depot"
     fill(bucket, rng)
-    total = sum(len(b) for b in read_bucket(bucket).values())
+    total = sum(len(b) for b in files(bucket).values())
     child = subprocess.Popen(pull(binary, bucket, depot), stdout=subprocess.DEVNULL)
     hidden = None
     while child.poll() is None:  # until a few megabytes are there
@@ -134,4 +123,4 @@ def test_parts_are_not_fetched_again(binary, tmp_path):
     done = subprocess.run(pull(binary, bucket, depot), capture_output=True, text=True, check=True)
     fetched = json.loads(done.stdout)["bytes_fetched"]
     assert fetched <= total - there + (1 << 20), (fetched, total, there)
-    assert read_bucket(depot / "set" / "latest" / "data") == read_bucket(bucket)
+    assert files(depot / "set" / "latest" / "data") == files(bucket)

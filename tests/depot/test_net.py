@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+from folders import files, size_of
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "rigs"))
 rigs = pytest.importorskip("rigs")
@@ -65,18 +66,6 @@ class Puller:
     def has(self, bucket, name="set"):
         data = self.depot / name / "latest" / "data"
         assert files(data) == files(bucket / "train")
-
-
-def size_of(path):
-    """0 for a part that got its name in this moment."""
-    try:
-        return path.stat().st_size
-    except FileNotFoundError:
-        return 0
-
-
-def files(folder):
-    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
 
 
 @pytest.fixture
