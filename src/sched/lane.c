@@ -255,6 +255,7 @@ static void into_slow_lane_locked(task *t)
     t->slow = t->aside = true;
     l->slow++;
     l->aside++;
+    t->run->aside++;
     l->running++;
     t->feed->pool->aside++;
 }
@@ -354,8 +355,7 @@ void lane_resume(worker *w, task *t)
 
 /* ---- placing --------------------------------------------------------------------------------- */
 
-/* The consumer's epoch has nothing left but what was sent out. Samples of the next one may have
- * taken all the room by then, so these must not wait for any. */
+/* The consumer's epoch has nothing left but what was sent out. */
 static bool is_tail_locked(const run *r)
 {
     return r == r->feed->runs && run_dispatched_all(r);
@@ -364,12 +364,13 @@ static bool is_tail_locked(const run *r)
 /* For a slow sample that is finished. */
 static bool has_room_locked(const psti_feed *feed, const run *r)
 {
-    return feed->outstanding - feed->lanes.aside < block_samples_max_locked(feed) ||
-           (!r->ready && is_tail_locked(r));
+    const int64_t held = r == feed->runs ? r->held : feed->lanes.held_count;
+    return lane_outstanding(feed, r) - held < block_samples_max_locked(feed);
 }
 
 static void leave_aside_locked(task *t)
 {
+    t->run->aside -= t->aside;
     t->feed->lanes.aside -= t->aside;
     t->feed->pool->aside -= t->aside;
     t->aside = false;
@@ -387,6 +388,7 @@ bool lane_admits(worker *w, task *t)
         t->finished = true;
         feed->lanes.running--;
         feed->lanes.held_count++;
+        t->run->held++;
         queue_locked(&feed->lanes.held, t);
     } else {
         leave_aside_locked(t);
@@ -420,8 +422,10 @@ static task *take_ending_locked(psti_feed *feed)
     lanes *l = &feed->lanes;
     for (task **at = &l->held; *at; at = &(*at)->next)
         if (has_room_locked(feed, (*at)->run) || (*at)->run->error.code || (*at)->run->cancelled ||
-            feed->closing)
+            feed->closing) {
+            (*at)->run->held--;
             return unqueue_locked(at, &l->held_count);
+        }
     for (task **at = &l->parked; *at; at = &(*at)->next)
         if ((*at)->run->cancelled || feed->closing)
             return unqueue_locked(at, &l->parked_count);
@@ -443,7 +447,7 @@ static bool slow_first_locked(psti_feed *feed)
  * the others will be needed. */
 static bool slow_last_locked(const psti_feed *feed)
 {
-    return lane_outstanding(feed) < block_samples_max_locked(feed) ||
+    return lane_outstanding(feed, feed->lanes.parked->run) < block_samples_max_locked(feed) ||
            feed->lanes.running < slow_workers_locked(feed) || aged_locked(feed, 0.75);
 }
 
@@ -453,12 +457,18 @@ static bool held_enough_locked(const psti_feed *feed)
     return feed->lanes.held_count >= workers_of_locked(feed) + feed->spec.batch / 2;
 }
 
+/* The consumer will wait for it, or does. */
+static bool is_missed_locked(const run *r)
+{
+    return is_tail_locked(r) || (r == r->feed->runs && r->feed->wanted && !r->ready);
+}
+
 task *lane_take_locked(psti_feed *feed, lane_turn turn)
 {
     lanes *l = &feed->lanes;
     if (turn == LANE_ENDS)
         return take_ending_locked(feed);
-    if (!l->parked || (held_enough_locked(feed) && !is_tail_locked(l->parked->run)) ||
+    if (!l->parked || (held_enough_locked(feed) && !is_missed_locked(l->parked->run)) ||
         !(turn == LANE_FIRST ? slow_first_locked(feed) : slow_last_locked(feed)))
         return NULL;
     return unqueue_locked(&l->parked, &l->parked_count);

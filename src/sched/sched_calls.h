@@ -172,9 +172,13 @@ static inline int64_t feed_ready(const psti_feed *feed)
     const int64_t ready = feed->outstanding - feed->inflight;
     return ready > 0 ? ready : 0;
 }
-/* Samples that are ready, or will be without having been slow, or only wait for room. */
-static inline int64_t lane_outstanding(const psti_feed *feed)
+/* Samples that are ready, or will be without having been slow, or only wait for room. To the epoch
+ * that the consumer is in the next one's do not count: they may have taken all the room before it
+ * showed that one sample more is needed. */
+static inline int64_t lane_outstanding(const psti_feed *feed, const run *r)
 {
+    if (r == feed->runs)
+        return r->outstanding - r->aside + r->held;
     return feed->outstanding - feed->lanes.aside + feed->lanes.held_count;
 }
 /* Whether anything is under way that will come to an end without a consumer's doing. Reads of

@@ -157,6 +157,7 @@ struct run {
     int64_t next_share;     /* next to dispatch */
     int64_t inflight;       /* dispatched, fate not known */
     int64_t outstanding;    /* dispatched, neither delivered nor bad */
+    int64_t aside, held;    /* of these: its part of lanes.aside and lanes.held_count */
     int64_t placed;         /* slots given out */
     int64_t bad;            /* of the share's real samples */
     int64_t bad_pads;       /* of the repeats */

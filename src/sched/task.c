@@ -150,7 +150,7 @@ static bool stage_open_locked(const psti_feed *feed, const run *r)
 
 static bool window_open_locked(psti_feed *feed, const run *r)
 {
-    if (lane_outstanding(feed) >= block_samples_max_locked(feed)) {
+    if (lane_outstanding(feed, r) >= block_samples_max_locked(feed)) {
         feed->full_ns = feed->slack_ns = psti_now_ns();
         return false;
     }
