@@ -7,7 +7,8 @@
 Data. `count` photos of about 110 KB, made up or copies of those in --photos, in class folders, and the same in tar shards of 200.
 
 cpu. CPU seconds of the process per sample: a real S3 server (versitygw) on loopback against the local folder, for files,
-for shards, and for shards in sequential order, where neighbours come with one request; whole runs of the command line over
+for shards shuffled in runs of 16 neighbours, which come with few requests, for shards in sequential order, and for shards whose members are
+shuffled one by one, with a request for each; whole runs of the command line over
 --epochs epochs, listing and start included, by turns. What was learned of local folders and of shards is remembered from one run to the next, as it is for users; the first round, in which it is not, is given
 apart. The server's own CPU is not counted; it runs on the same cores, so the rates say little. Requests are counted by faultd in a
 first epoch of its own.
@@ -40,7 +41,8 @@ import rigs
 BATCH, SHARD, DELAY_MS = 32, 200, 20
 FILES_LIMIT, TAR_LIMIT, AWAY_LEAST, DISK_LEAST = 1.15, 1.05, 0.9, 0.9
 KEYS, LIST_LIMIT_S, KEY_LIMIT_BYTES = 100_000, 10, 200
-KINDS = (("files", "files", ()), ("shards", "shards", ()), ("shards in order", "shards", ("--sampler", "sequential")))
+KINDS = (("files", "files", ()), ("shards", "shards", ("--sampler", "shuffle:16")), ("shards in order", "shards", ("--sampler", "sequential")),
+         ("members alone", "shards", ()))
 AWAY = [{"do": {"delay_ms": DELAY_MS, "first_delay_ms": DELAY_MS}}]
 
 
@@ -147,7 +149,8 @@ def measure_cpu(args, data, top):
     table = {kind: common.spread([row["ratio " + kind] for row in rounds]) for kind, _, _ in KINDS}
     lines = [verdict("CPU per sample, files in a bucket against local ones", table["files"]["median"], FILES_LIMIT, True),
              verdict("CPU per sample, shards in a bucket against local ones", table["shards"]["median"], TAR_LIMIT, True),
-             verdict("the same, in sequential order", table["shards in order"]["median"], TAR_LIMIT, True)]
+             verdict("the same, in sequential order", table["shards in order"]["median"], TAR_LIMIT, True),
+             verdict("the same, members shuffled one by one", table["members alone"]["median"], FILES_LIMIT, True)]
     return {"ratios": table, "rounds": rounds, "first": first, "requests": count_requests(args, data, top), "verdicts": lines}
 
 

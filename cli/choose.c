@@ -246,10 +246,19 @@ static int take_repeat(const char *argument, pst_job_options *opts)
     return CLI_OK;
 }
 
+static int take_run(const char *argument, pst_job_options *opts)
+{
+    int64_t run = 0;
+    if (!text_to_i64(argument, &run) || run < 1 || run > 65536)
+        return fail_usage("--sampler: shuffle:%s should be a number from 1 to 65536", argument);
+    opts->run = (int)run;
+    return CLI_OK;
+}
+
 static int unknown_sampler(const char *word)
 {
     const char *nearest = text_nearest(word, sampler_words);
-    return fail_usage("--sampler does not know '%s'%s%s%s it takes shuffle, sequential, "
+    return fail_usage("--sampler does not know '%s'%s%s%s it takes shuffle, shuffle:K, sequential, "
                       "subset:FILE, weighted:FILE, "
                       "weighted-once:FILE, given:FILE and repeat:K, joined by +",
                       word, nearest ? "; did you mean " : ";", nearest ? nearest : "",
@@ -261,10 +270,14 @@ static int take_term(char *term, const pst_dataset *data, pst_job_options *opts,
     char *argument = strchr(term, ':');
     if (argument != NULL)
         *argument++ = '\0';
-    if (strcmp(term, "shuffle") == 0 || strcmp(term, "sequential") == 0) {
+    if (strcmp(term, "shuffle") == 0) {
+        opts->sampler = PST_SHUFFLE;
+        return argument == NULL ? CLI_OK : take_run(argument, opts);
+    }
+    if (strcmp(term, "sequential") == 0) {
         if (argument != NULL)
-            return fail_usage("--sampler: %s takes nothing after it", term);
-        opts->sampler = term[1] == 'h' ? PST_SHUFFLE : PST_SEQUENTIAL;
+            return fail_usage("--sampler: sequential takes nothing after it");
+        opts->sampler = PST_SEQUENTIAL;
         return CLI_OK;
     }
     bool known = false;

@@ -341,7 +341,8 @@ static const arg_option options[] = {
     OPT_INT("reorder-window", "N", AT(reorder_window), 0, 1e12, "0",
             "ready order: a sample is late by at most so many; 0 = 8 batches, at least 512"),
     OPT_TEXT("sampler", "SPEC", AT(sampler), NULL,
-             "shuffle (default), sequential, subset:FILE, subset:ID,ID,…, weighted:FILE[,draws=N], "
+             "shuffle (default), shuffle:K (runs of K neighbours), sequential, subset:FILE, "
+             "subset:ID,ID,…, weighted:FILE[,draws=N], "
              "weighted-once:FILE[,draws=N], "
              "weighted:balanced, given:FILE, repeat:K; joined by +"),
     OPT_WORD("sampling", "plain|opportunistic", AT(sampling), sampling_words, "plain",

@@ -440,7 +440,7 @@ typedef enum pst_ends {
 typedef enum pst_on_error { PST_RAISE = 0, PST_SKIP } pst_on_error;
 
 typedef enum pst_sampler {
-    PST_SHUFFLE = 0,   /* a keyed permutation each epoch */
+    PST_SHUFFLE = 0,   /* a keyed permutation each epoch; see `run` */
     PST_SEQUENTIAL,    /* in id order */
     PST_WEIGHTED,      /* with replacement, by weights */
     PST_WEIGHTED_ONCE, /* without replacement, by weights */
@@ -524,6 +524,9 @@ typedef struct pst_job_options {
     const int32_t *buckets;
     int64_t buckets_count;
     const char *bucket_by;
+    /* PST_SHUFFLE: so many neighbours in order of ids stay together, in this order, and such runs
+     * are shuffled. From shards in a bucket each comes with one request (1..65536; 0 = 1). */
+    int run;
 } pst_job_options;
 
 typedef struct pst_stage_stats {

@@ -63,7 +63,7 @@ static int parse_args(const module_state *st, PyObject *args, PyObject *kwargs, 
                             "draws",       "repeat",         "on_error",  "skip",       "retries",
                             "ready_depth", "reorder_window", "draw_id",   "raw_finish", "leases",
                             "cache",       "calls",          "sampling",  "group",      "schedule",
-                            "without",     "buckets",        "bucket_by", NULL};
+                            "without",     "buckets",        "bucket_by", "run",        NULL};
     pst_job_options *o = &a->opts;
     /* In the order of pst_sampling. */
     static const char *const sampling_words[] = {"plain", "opportunistic", NULL};
@@ -76,14 +76,14 @@ static int parse_args(const module_state *st, PyObject *args, PyObject *kwargs, 
     pst_job_options_init(o);
     a->order = "strict", a->ends = "default", a->sampler = "shuffle", a->on_error = "raise";
     if (!PyArg_ParseTupleAndKeywords(
-            args, kwargs, "O!O!si|$zzO&O&ssiisz*z*O&isO&iiO&O&pipOszsiz*z:Job", names,
+            args, kwargs, "O!O!si|$zzO&O&ssiisz*z*O&isO&iiO&O&pipOszsiz*zi:Job", names,
             st->engine_type, &a->engine, st->dataset_type, &a->dataset, &o->pipeline, &o->batch,
             &o->split, &o->fields, pyp_as_u64, &o->seed, pyp_as_u64, &o->epochs, &a->order,
             &a->ends, &o->rank, &o->world, &a->sampler, &a->ids, &a->weights, pyp_as_i64, &o->draws,
             &o->repeat, &a->on_error, pyp_as_i64, &o->skip_limit, &o->read_retries, &o->ready_depth,
             pyp_as_i64, &o->reorder_window, pyp_as_i64, &o->draw_id, &o->raw_finish, &o->leases,
             &cache, &a->functions, &sampling, &o->group, &schedule, &o->without, &a->buckets,
-            &o->bucket_by))
+            &o->bucket_by, &o->run))
         return -1;
     o->sampling = pyp_pick("sampling", sampling_words, sampling);
     if (o->sampling < 0)

@@ -36,6 +36,8 @@ class Loader:
     sampler: instead of shuffle: "shuffle", "sequential", "weighted", "weighted_once", or the ids themselves in order.
     subset: ids to draw from. weights: one number per sample of the dataset; draws: positions an epoch when weighted.
     repeat: each sample so many times in a row, drawn anew each time.
+    run: with shuffle, so many neighbours in order of ids stay together, and such runs are shuffled: from shards in a bucket
+    they come with one request.
     buckets: batches hold samples of one bucket, which keeps padding small: "bytes:6" for six of equal size by stored bytes,
     "FIELD:6" by a field of numbers, "aspect" or "aspect:3" by the fields width and height, or a number from 0 to 62 for
     each sample of the dataset. Only the last batches of an epoch are mixed.
@@ -99,6 +101,7 @@ class Loader:
         subset: Iterable[int] | None = None,
         draws: int = 0,
         repeat: int = 1,
+        run: int = 1,
         fields: str | Sequence[str] | Mapping[str, str] | None = None,
         epochs: int = 0,
         ready_depth: int = 0,
@@ -138,6 +141,7 @@ class Loader:
             "world": self.ranks.world,
             "draws": draws,
             "repeat": repeat,
+            "run": whole("run", run, 1, 65536),
             "ready_depth": ready_depth,
             "reorder_window": reorder_window,
             "leases": 2,  # the loop holds one while it asks for the next

@@ -64,6 +64,7 @@ static int check_options(const pst_job_options *o, pst_error *err)
         {"sampler", o->sampler, PST_SHUFFLE, PST_GIVEN},
         {"on_error", o->on_error, PST_RAISE, PST_SKIP},
         {"repeat", o->repeat, 1, 1024},
+        {"run", o->run, 0, 65536},
         {"read_retries", o->read_retries, 0, 16},
         {"ready_depth", o->ready_depth, 0, 64},
         {"skip_limit", o->skip_limit, 0, INT64_MAX},
@@ -138,6 +139,7 @@ static int make_order(pst_job *job, const pst_job_options *o, psti_order **out, 
         .buckets = o->buckets,
         .buckets_count = o->buckets_count,
         .batch = o->batch,
+        .run = o->run,
     };
     if (o->split && *o->split) {
         if (o->ids)

@@ -12,7 +12,9 @@
 struct psti_epoch {
     const psti_order *order;
     psti_stream stream;           /* weighted */
-    psti_permutation permutation; /* shuffle */
+    psti_permutation permutation; /* shuffle: of the runs */
+    int64_t cut;                  /* shuffle: what the last run lacks of order->run samples … */
+    int64_t seat;                 /* … and where it stands among the runs */
     uint32_t *table; /* with replacement: occurrences before repeating; without: indices */
     uint32_t *seats; /* with buckets: the position that stands at each without them */
     int64_t tail;    /* with buckets: from here on they are mixed */
@@ -34,12 +36,42 @@ static int count_drawn(psti_epoch *epoch)
     return psti_count_earlier(order->base, order->count, drawn_at, epoch, epoch->table);
 }
 
+/* ---- shuffled runs --------------------------------------------------------------------------- */
+
+static void shuffle_runs(psti_epoch *epoch, uint64_t number)
+{
+    const psti_order *order = epoch->order;
+    const int64_t runs = (order->count - 1) / order->run + 1;
+    psti_permutation_init(&epoch->permutation, (uint64_t)runs, order->seed, number);
+    epoch->cut = runs * order->run - order->count;
+    epoch->seat =
+        epoch->cut ? (int64_t)psti_permutation_find(&epoch->permutation, (uint64_t)runs - 1) : runs;
+}
+
+/* Positions behind the short run are those of full ones, less what it lacks. */
+static int64_t shuffled_at(const psti_epoch *epoch, int64_t position)
+{
+    const int64_t run = epoch->order->run;
+    if (position >= (epoch->seat + 1) * run - epoch->cut)
+        position += epoch->cut;
+    const uint64_t at = psti_permutation_at(&epoch->permutation, (uint64_t)(position / run));
+    return (int64_t)at * run + position % run;
+}
+
+static int64_t shuffled_find(const psti_epoch *epoch, int64_t index)
+{
+    const int64_t run = epoch->order->run;
+    const int64_t seat =
+        (int64_t)psti_permutation_find(&epoch->permutation, (uint64_t)(index / run));
+    return seat * run + index % run - (seat > epoch->seat ? epoch->cut : 0);
+}
+
 static int prepare(psti_epoch *epoch, uint64_t number)
 {
     const psti_order *order = epoch->order;
     switch (order->sampler) {
     case PST_SHUFFLE:
-        psti_permutation_init(&epoch->permutation, (uint64_t)order->count, order->seed, number);
+        shuffle_runs(epoch, number);
         return 0;
     case PST_WEIGHTED:
         epoch->stream = psti_stream_of(order->seed, number, PSTI_STREAM_WEIGHTED);
@@ -60,7 +92,7 @@ static int64_t index_at(const psti_epoch *epoch, int64_t base, uint32_t *earlier
     *earlier = 0;
     switch (order->sampler) {
     case PST_SHUFFLE:
-        return (int64_t)psti_permutation_at(&epoch->permutation, (uint64_t)base);
+        return shuffled_at(epoch, base);
     case PST_WEIGHTED:
         *earlier = epoch->table[base];
         return drawn_at(epoch, base);
@@ -123,6 +155,19 @@ void psti_epoch_at(const psti_epoch *epoch, int64_t position, int64_t *id, uint3
     *occurrence = earlier * repeat + (uint32_t)(position % repeat);
 }
 
+bool psti_epoch_goes_on(const psti_epoch *epoch, int64_t position)
+{
+    const psti_order *order = epoch->order;
+    const bool shuffled = order->sampler == PST_SHUFFLE;
+    if (epoch->seats || order->repeat > 1 || position + 1 >= order->base ||
+        (shuffled ? order->run == 1 : order->sampler != PST_SEQUENTIAL))
+        return false;
+    const int64_t index = shuffled ? shuffled_at(epoch, position) : position;
+    if (shuffled && ((index + 1) % order->run == 0 || index + 1 == order->count))
+        return false;
+    return psti_id_list_at(&order->ids, index + 1) == psti_id_list_at(&order->ids, index) + 1;
+}
+
 int psti_epoch_bucket(const psti_epoch *epoch, int64_t position)
 {
     if (!epoch->seats)
@@ -138,7 +183,5 @@ int64_t psti_epoch_find(const psti_epoch *epoch, int64_t id)
         index = order->index_of ? (int64_t)order->index_of[id] - 1 : -1;
     if (index < 0 || index >= order->count)
         return -1;
-    return order->sampler == PST_SHUFFLE
-               ? (int64_t)psti_permutation_find(&epoch->permutation, (uint64_t)index)
-               : index;
+    return order->sampler == PST_SHUFFLE ? shuffled_find(epoch, index) : index;
 }

@@ -34,6 +34,9 @@ static int check_spec(const psti_order_spec *spec, pst_error *err)
     if (spec->repeat < 1 || spec->repeat > REPEAT_MAX)
         return psti_fail(err, -EINVAL, STAGE, NULL, "repeat is %d; it must be 1..%d", spec->repeat,
                          REPEAT_MAX);
+    if (spec->run > 1 && spec->sampler != PST_SHUFFLE)
+        return psti_fail(err, -EINVAL, STAGE, NULL,
+                         "runs of %d neighbours are for the sampler shuffle alone", spec->run);
     if (spec->dataset < 1 || (spec->ids && spec->ids_count < 1))
         return psti_fail(
             err, -EINVAL, STAGE, NULL,
@@ -243,6 +246,8 @@ static psti_id128 source_of(const psti_order *order, const psti_order_spec *spec
     psti_hash_u64(&h, order->ids.data != NULL);
     for (int64_t i = 0; order->ids.data && i < order->count; i++)
         psti_hash_u64(&h, (uint64_t)psti_id_list_at(&order->ids, i));
+    if (order->run > 1) /* states from before there were runs stay valid */
+        psti_hash_u64(&h, (uint64_t)order->run);
     psti_buckets_hash(order, &h);
     for (int64_t i = 0; is_weighted(order->sampler) && i < order->count; i++) {
         const double w = spec->weights[psti_id_list_at(&order->ids, i)] + 0.0; /* -0 becomes 0 */
@@ -282,6 +287,7 @@ int psti_order_new(const psti_order_spec *spec, psti_order **out, pst_error *err
     if (!order)
         return no_memory(err, "an order", spec->dataset);
     order->sampler = spec->sampler;
+    order->run = spec->run > 1 ? spec->run : 1;
     order->dataset = spec->dataset;
     order->seed = spec->seed;
     order->listed = spec->ids != NULL;

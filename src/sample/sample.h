@@ -46,6 +46,7 @@ typedef struct psti_order_spec {
                                samples of one; NULL = none */
     int64_t buckets_count;
     int batch; /* with buckets: samples that stand together */
+    int run;   /* shuffle: neighbours that stay together; 0 = 1 */
 } psti_order_spec;
 enum { PSTI_BUCKETS = 63 };
 
@@ -55,7 +56,7 @@ int psti_order_new(const psti_order_spec *spec, psti_order **out, pst_error *err
 void psti_order_free(psti_order *order);
 int64_t psti_order_length(const psti_order *order); /* positions an epoch: L */
 /* Hash over everything that defines the order but the seed: kind, ids, weights, draws, repeat,
- * buckets (not the batch that these are cut by). */
+ * runs, buckets (not the batch that these are cut by). */
 psti_id128 psti_order_source(const psti_order *order);
 int psti_order_sampler(const psti_order *order);
 bool psti_order_bucketed(const psti_order *order);
@@ -69,6 +70,8 @@ int psti_epoch_open(const psti_order *order, uint64_t epoch, psti_epoch **out, p
 void psti_epoch_close(psti_epoch *epoch);
 /* Position 0..L-1 to sample id and how often that id stood at an earlier position of this epoch. */
 void psti_epoch_at(const psti_epoch *epoch, int64_t position, int64_t *id, uint32_t *occurrence);
+/* Whether the sample with the next id comes next, and not by chance. */
+bool psti_epoch_goes_on(const psti_epoch *epoch, int64_t position);
 /* The bucket of what stands there; PSTI_BUCKETS in the epoch's tail, where they are mixed, and 0
  * where there are none. */
 int psti_epoch_bucket(const psti_epoch *epoch, int64_t position);

@@ -54,6 +54,7 @@ void psti_weights_fini(psti_weights *w);
 struct psti_order {
     int sampler;
     int repeat;
+    int64_t run; /* shuffle: neighbours that stay together */
     int64_t dataset;
     int64_t count; /* samples drawn from; PST_GIVEN: entries of the order */
     int64_t base;  /* positions before repeating */

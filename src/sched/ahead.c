@@ -284,8 +284,12 @@ static bool ask_locked(psti_feed *feed, run *r, int64_t share)
     e->id = id;
     e->status = 0;
     e->reading = true;
-    e->read = (psti_read){
-        .at = at, .buf = e->bytes.data, .done = ahead_done, .user = e, .err = &e->error};
+    e->read = (psti_read){.at = at,
+                          .buf = e->bytes.data,
+                          .done = ahead_done,
+                          .user = e,
+                          .err = &e->error,
+                          .more = run_goes_on(r, share)};
     psti_error_clear(&e->error);
     *slot_of(a, share) = e;
     a->reading++;

@@ -195,8 +195,10 @@ static void lay_out(task *t)
     uint8_t *at = t->bytes.data;
     if (t->tier_reads)
         at += -(uintptr_t)at & 63;
+    const bool more = t->feed->far && run_goes_on(t->run, t->share);
     for (int i = 0; i < t->read_count; i++) {
         psti_read *read = &t->reads[i];
+        read->more = more;
         const bool mine = !ahead_holds(t, i);
         read->buf = mine ? at : ahead_bytes(t);
         read->done = read_done;

@@ -207,6 +207,16 @@ int64_t run_position(const run *r, int64_t share, bool *valid)
     return position;
 }
 
+/* Whether the sample with the next id comes next. */
+bool run_goes_on(const run *r, int64_t share)
+{
+    bool valid;
+    if (r->rest || r->feed->group || share + 1 >= r->share)
+        return false;
+    const int64_t here = run_position(r, share, &valid);
+    return run_position(r, share + 1, &valid) == here + 1 && psti_epoch_goes_on(r->epoch, here);
+}
+
 /* With ends = short the last batch holds what is left. Returns it when it only needs sealing. */
 pst_batch *run_check_end_locked(run *r)
 {

@@ -80,6 +80,7 @@ void run_fail_locked(run *r, const pst_error *err);
 bool run_dispatched_all(const run *r);
 int64_t run_next_share(const run *r); /* the share index that is sent out next */
 int64_t run_position(const run *r, int64_t share, bool *valid);
+bool run_goes_on(const run *r, int64_t share);
 pst_batch *run_check_end_locked(run *r);
 void batch_publish_locked(pst_batch *block);
 int run_note_skip_locked(run *r, int64_t position, int64_t share);

@@ -18,6 +18,7 @@ typedef struct fixed {
     /* Bytes with the terminator; 0: none. */
     uint32_t pipeline, split, fields, group, name, path;
     uint32_t bucket_by; /* was 0 before it was known */
+    int32_t run, zero; /* the second one: so that no bytes are left out */
 } fixed;
 
 static size_t text_bytes(const char *text)
@@ -62,6 +63,7 @@ static fixed numbers_of(const job_spec *s)
         .name = (uint32_t)text_bytes(s->name),
         .path = (uint32_t)text_bytes(s->path),
         .bucket_by = (uint32_t)text_bytes(o->bucket_by),
+        .run = o->run,
     };
 }
 
@@ -168,6 +170,7 @@ int spec_decode(job_spec *s)
     o->world = f.world;
     o->sampler = f.sampler;
     o->repeat = f.repeat;
+    o->run = f.run;
     o->on_error = f.on_error;
     o->read_retries = f.read_retries;
     o->ready_depth = f.ready_depth;

@@ -24,7 +24,7 @@
 #include "penstock.h"
 
 #define WIRE_MAGIC 0x46545350u /* "PSTF" */
-enum { WIRE_VERSION = 3, WIRE_FDS = 2, WIRE_AHEAD = 2 };
+enum { WIRE_VERSION = 4, WIRE_FDS = 2, WIRE_AHEAD = 2 };
 
 typedef enum wire_kind {
     WIRE_HELLO = 1,

@@ -353,9 +353,10 @@ static void note_locked(struct psti_far_reader *far, const psti_extent *at, uint
     far->next_stream = (far->next_stream + 1) % STREAMS;
 }
 
-/* Whether a run is to wait for what will be asked for next: its shard is read in order, and it is
- * not long enough to be worth a request. Then it is gathered again. In a shuffle neighbours meet by
- * chance, and nobody must wait for the next: so only where it went on more than once. */
+/* Whether a run is to wait for what will be asked for next: whoever asked says so or its shard is
+ * read in order, and it is not long enough to be worth a request. Then it is gathered again. In a
+ * shuffle neighbours meet by chance, and nobody must wait for the next: so only where it went on
+ * more than once. */
 static bool waits(struct psti_far_reader *far, psti_read *reads, bool calm)
 {
     const psti_read *last = reads;
@@ -364,7 +365,8 @@ static bool waits(struct psti_far_reader *far, psti_read *reads, bool calm)
     const uint64_t begin = reads->at.offset, end = last->at.offset + last->at.length;
     pthread_mutex_lock(&far->lock);
     const struct stream *s = calm ? stream_locked(far, &reads->at) : NULL;
-    const bool wait = s && s->steps >= STEPS_LEAST && end - begin < JOIN_ENOUGH;
+    const bool goes_on = (calm && last->more) || (s && s->steps >= STEPS_LEAST);
+    const bool wait = goes_on && end - begin < JOIN_ENOUGH;
     if (!wait)
         note_locked(far, &reads->at, end);
     for (psti_read *r = reads, *next; wait && r; r = next) {

@@ -251,6 +251,7 @@ typedef struct psti_read {
     void (*done)(struct psti_read *read, int status);
     void *user;
     pst_error *err;         /* of a read from a bucket: why it failed; may be NULL */
+    bool more;              /* what lies behind it will surely be asked for next */
     struct psti_read *next; /* the reader's own */
     void *state;            /* the reader's own */
 } psti_read;
@@ -263,9 +264,9 @@ int psti_reader_kind(const psti_reader *reader);
 void psti_reader_submit(psti_reader *reader, psti_read *read);
 /* Between the two reads from buckets are gathered, and those of members that lie close together in
  * a shard go as one request. calm: there is other work, and the caller will surely unplug again
- * when some of it is done; so reads that go on in a shard where others ended may wait for those
- * that follow, until that call or until it is worth a request. Pairs may nest, and never block;
- * NULL is fine. */
+ * when some of it is done; so reads that go on in a shard where others ended, and those with
+ * `more`, may wait for those that follow, until that call or until it is worth a request. Pairs may
+ * nest, and never block; NULL is fine. */
 void psti_reader_plug(psti_reader *reader);
 void psti_reader_unplug(psti_reader *reader, bool calm);
 /* Nobody waits for the read any more: if it is on its way to a bucket it may come back with

@@ -45,6 +45,15 @@ def test_neighbours_in_a_shard_come_with_one_request(feed, faultd, in_order):
     assert stats["if_match"] == stats["requests"]["get"]
 
 
+def test_shuffled_runs_in_a_shard_come_with_one_request(feed, faultd, data):
+    in_runs = ("--sampler", "shuffle:8", "--seed", "3")
+    want = feed(data / "shards", None, *in_runs).rows
+    must_be(feed("s3://data/shards", faultd.environment(), *in_runs), want)
+    faultd.rules([])
+    must_be(feed("s3://data/shards", faultd.environment(), *in_runs), want)
+    assert faultd.stats()["requests"]["get"] <= COUNT / 4, faultd.stats()
+
+
 JOINED_FAULTS = {
     "failed": {"status": 500}, "cut": {"cut": {"at": "random"}}, "reset": {"cut": {"at": "random", "how": "rst"}},
     "moved by one": {"shift": 1}, "shorter than told": {"content_length": "+7"}, "longer than told": {"content_length": "-7"},

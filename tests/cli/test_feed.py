@@ -152,6 +152,9 @@ def test_repeat(feed, photos, tmp_path):
 @pytest.mark.parametrize("spec, words", [
     ("shufle", "did you mean shuffle?"),
     ("repeat:0", "from 1 to 1024"),
+    ("shuffle:0", "from 1 to 65536"),
+    ("shuffle:many", "from 1 to 65536"),
+    ("sequential+shuffle:4+sequential", "shuffle alone"),
     ("weighted", "weighted:FILE"),
     ("subset:999", "999"),
     ("subset:/nonexistent/list", "/nonexistent/list"),

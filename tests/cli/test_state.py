@@ -13,7 +13,7 @@ def rows_of(feed, photos, path, *args, **kwargs):
     return read_ledger(path)
 
 
-@pytest.mark.parametrize("sampler", ["shuffle", "weighted:balanced", "shuffle+repeat:2"])
+@pytest.mark.parametrize("sampler", ["shuffle", "shuffle:5", "weighted:balanced", "shuffle+repeat:2"])
 def test_strict_resume_continues_exactly(feed, photos, tmp_path, sampler):
     common = ["--epochs", 3, "--sampler", sampler, "--seed", 2]
     whole = rows_of(feed, photos, tmp_path / "whole.tsv", *common)

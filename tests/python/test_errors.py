@@ -76,6 +76,8 @@ def test_more_bad_samples_than_allowed_raise(own_photos):
         dict(rank=2, world=2),
         dict(rank=-1),
         dict(repeat=0),
+        dict(run=0),
+        dict(run=4, shuffle=False),
         dict(sampler="random"),
         dict(sampler="weighted"),
         dict(weights=[1.0], sampler="shuffle"),

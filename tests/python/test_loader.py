@@ -125,6 +125,12 @@ def test_repeat_gives_each_so_often_in_a_row(photos):
     assert ids[0::3] == ids[1::3] == ids[2::3] and sorted(ids[::3]) == list(range(COUNT))
 
 
+def test_runs_of_neighbours_stay_together(photos):
+    ids = ids_of(penstock.Loader(photos, CROP, 8, run=5, seed=3))
+    heads = [i for i in ids if i % 5 == 0]
+    assert [j for i in heads for j in range(i, min(i + 5, COUNT))] == ids and heads != sorted(heads)
+
+
 @pytest.mark.parametrize("ends", ["pad", "short", "drop"])
 def test_ranks_share_an_epoch(photos, ends):
     loaders = [penstock.Loader(photos, CROP, 7, rank=rank, world=3, ends=ends, workers=1) for rank in range(3)]

@@ -66,6 +66,49 @@ static void shuffle_gives_every_sample_k_times_in_a_row(void)
     }
 }
 
+/* Whatever the length of a run, also where it does not divide the samples. */
+static void runs_stay_together_and_are_shuffled(void)
+{
+    int want[97], first_elsewhere = 0;
+    for (int i = 0; i < 97; i++)
+        want[i] = 1;
+    for (int run = 1; run <= 120; run += 1 + run / 12)
+        for (uint64_t epoch = 0; epoch < 5; epoch++) {
+            psti_order *order = make(&(psti_order_spec){
+                .sampler = PST_SHUFFLE, .dataset = 97, .repeat = 1, .seed = 5, .run = run});
+            int64_t *ids = list_epoch(order, epoch, 97);
+            psti_epoch *e;
+            CHECK(psti_epoch_open(order, epoch, &e, NULL) == 0);
+            check_multiset(ids, 97, want, 97);
+            for (int64_t p = 0; p < 97; p++) {
+                const bool goes_on = run > 1 && p < 96 && (ids[p] + 1) % run && ids[p] < 96;
+                CHECK(!goes_on || ids[p + 1] == ids[p] + 1);
+                CHECK(psti_epoch_goes_on(e, p) == goes_on);
+                CHECK(psti_epoch_find(e, ids[p]) == p);
+            }
+            first_elsewhere += ids[0] >= run && run < 97;
+            psti_epoch_close(e);
+            free(ids);
+            psti_order_free(order);
+        }
+    CHECKF(first_elsewhere > 50, "%d", first_elsewhere);
+}
+
+static void only_neighbours_go_on(void)
+{
+    const int64_t ids[] = {3, 4, 6, 7, 8, 9};
+    psti_order *order = make(&(psti_order_spec){
+        .sampler = PST_SHUFFLE, .dataset = 20, .ids = ids, .ids_count = 6, .repeat = 1, .run = 3});
+    int64_t *got = list_epoch(order, 1, 20);
+    psti_epoch *e;
+    CHECK(psti_epoch_open(order, 1, &e, NULL) == 0);
+    for (int64_t p = 0; p < 6; p++)
+        CHECK(psti_epoch_goes_on(e, p) == (got[p] == 3 || got[p] == 7 || got[p] == 8));
+    psti_epoch_close(e);
+    free(got);
+    psti_order_free(order);
+}
+
 static void epochs_and_seeds_shuffle_differently_and_the_same_again(void)
 {
     const psti_order_spec spec = {.sampler = PST_SHUFFLE, .dataset = 50, .repeat = 1, .seed = 5};
@@ -361,6 +404,11 @@ static void sources_differ_exactly_where_orders_do(void)
     b = base;
     b.repeat = 2;
     CHECK(!same_source(&base, &b));
+    b = base;
+    b.run = 1;
+    CHECK(same_source(&base, &b));
+    b.run = 2;
+    CHECK(!same_source(&base, &b));
     psti_order_spec x = {
         .sampler = PST_WEIGHTED, .dataset = 3, .weights = w, .weights_count = 3, .repeat = 1};
     psti_order_spec y = x;
@@ -503,6 +551,8 @@ int main(void)
     RUN(sequential_goes_through_the_list_as_it_stands);
     RUN(a_subset_is_shuffled_within_itself);
     RUN(ids_beyond_32_bits_are_kept_whole);
+    RUN(runs_stay_together_and_are_shuffled);
+    RUN(only_neighbours_go_on);
     RUN(a_given_order_may_repeat_and_counts);
     RUN(weights_with_replacement_draw_in_proportion);
     RUN(a_draw_is_the_first_whose_cumulated_weight_is_above);

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The feed protocol by hand, for clients that do what they should not. Mirrors src/serve/wire.h, version 3."""
+"""The feed protocol by hand, for clients that do what they should not. Mirrors src/serve/wire.h, version 4."""
 import fcntl
 import mmap
 import os
@@ -7,7 +7,7 @@ import select
 import socket
 import struct
 
-MAGIC, VERSION = 0x46545350, 3
+MAGIC, VERSION = 0x46545350, 4
 HELLO, WELCOME, REFUSED, OPEN, SEGMENT, OPENED, RESTART, CREDIT, BATCH, SKIP, END, FAILED, RELEASE = range(1, 14)
 F_ADD_SEALS, SEAL_SHRINK, SEAL_GROW, SEAL_WRITE = 1033, 2, 4, 8
 LIMIT_S = 60
@@ -23,7 +23,7 @@ def spec(pipeline="decode | center_crop(32)", batch=8, order=0, epochs=0, path="
     lengths = [len(text) + 1 if text else 0 for text in texts]
     numbers = struct.pack("<3Q6q", 0, 0, epochs, 0, 0, 0, -1, -1, -1)
     words = struct.pack("<17i", batch, order, 0, 0, 1, sampler, 1, 0, 0, 0, 0, 0, leases, 0, 0, 0, 0)
-    return numbers + words + struct.pack("<7I", *lengths, 0) + b"".join(t.encode() + b"\0" for t in texts if t)
+    return numbers + words + struct.pack("<7I2i", *lengths, 0, 0, 0) + b"".join(t.encode() + b"\0" for t in texts if t)
 
 
 def blob(data, seals=SEAL_SHRINK | SEAL_GROW | SEAL_WRITE):

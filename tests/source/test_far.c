@@ -272,6 +272,7 @@ typedef struct parts {
     pst_error why[PARTS];
     uint8_t buf[PARTS][4096];
     uint64_t before; /* requests that were sent */
+    bool more;       /* of those that are asked for next */
 } parts;
 
 static uint64_t requests(void)
@@ -297,7 +298,8 @@ static parts *parts_open(void)
 static void ask_for(parts *p, int i, uint64_t offset)
 {
     psti_read *r = &p->read[i];
-    *r = (psti_read){.buf = p->buf[i], .done = on_read, .user = &p->l, .err = &p->why[i]};
+    *r = (psti_read){
+        .buf = p->buf[i], .done = on_read, .user = &p->l, .err = &p->why[i], .more = p->more};
     CHECK(psti_dataset_extent(p->data, 0, 0, &r->at) == 0);
     r->at.offset = offset;
     r->at.length = 4000;
@@ -389,6 +391,23 @@ static void who_reads_in_order_waits_for_more(void)
     await(p, 0);
     CHECK(p->l.status == 0 && requests() == p->before + 4);
     for (int i = 0; i < PARTS; i++)
+        CHECKF(is_right(p, i), "part %d", i);
+    parts_close(p);
+}
+
+/* Also where nothing was read before. */
+static void who_says_that_more_comes_waits_for_it(void)
+{
+    parts *p = parts_open();
+    p->more = true;
+    ask_calmly(p, 0, 100000);
+    ask_calmly(p, 1, 105000);
+    CHECK(requests() == p->before);
+    p->more = false;
+    ask_calmly(p, 2, 110000);
+    await(p, 0);
+    CHECK(p->l.status == 0 && requests() == p->before + 1);
+    for (int i = 0; i < 3; i++)
         CHECKF(is_right(p, i), "part %d", i);
     parts_close(p);
 }
@@ -496,6 +515,7 @@ int main(int argc, char **argv)
     RUN(neighbours_are_one_request);
     RUN(the_same_bytes_twice_are_two_requests);
     RUN(who_reads_in_order_waits_for_more);
+    RUN(who_says_that_more_comes_waits_for_it);
     RUN(nobody_waits_for_ever);
     RUN(who_does_not_is_sent_at_once);
     RUN(one_that_waits_can_be_cancelled);
