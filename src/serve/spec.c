@@ -18,7 +18,7 @@ typedef struct fixed {
     /* Bytes with the terminator; 0: none. */
     uint32_t pipeline, split, fields, group, name, path;
     uint32_t bucket_by; /* was 0 before it was known */
-    int32_t run, zero; /* the second one: so that no bytes are left out */
+    int32_t run, zero;  /* the second one: so that no bytes are left out */
 } fixed;
 
 static size_t text_bytes(const char *text)
