@@ -16,7 +16,6 @@
 #include "core/clock.h"
 #include "core/log.h"
 #include "core/memory.h"
-#include "core/modest.h"
 #include "core/status.h"
 
 enum { VALUE_MAX = 64 << 20, QUEUE_MAX = 32 << 20, ALIGN = 64 };
@@ -192,7 +191,6 @@ static void *remote_main(void *arg)
 {
     psti_remote *r = arg;
     uint64_t end_ns = 0;
-    psti_be_modest();
     for (;;) {
         const bool closing = take_incoming(r);
         uint64_t next = tick(r);

@@ -406,8 +406,12 @@ def test_replies_byte_by_byte(faultd):
 
 @pytest.mark.parametrize("name", sorted(resp_faults.VALUES))
 def test_values_that_somebody_touched_are_found(faultd, name):
-    answer, _ = at_faultd(faultd, 1, resp_faults.values()[name])
-    assert answer["hits"] == 0 and answer["damaged"] > 0
+    def found():  # on a busy machine answers may come too late to be looked at
+        answer, _ = at_faultd(faultd, 1, resp_faults.values()[name])
+        assert answer["hits"] == 0
+        return answer["damaged"] > 0
+
+    until(found)
 
 
 @pytest.mark.parametrize("name", sorted(resp_faults.storms("127.0.0.1:1")))

@@ -111,8 +111,11 @@ static int child_main(pst_batch *held)
         return 3;
     pst_dataset_options_init(&opts);
     opts.index_dir = "";
-    if (pst_dataset_open(folder, &opts, &own, NULL) < 0)
+    pst_error why = {0};
+    if (pst_dataset_open(folder, &opts, &own, &why) < 0) {
+        fprintf(stderr, "child: %d %s\n", why.code, why.message);
         return 4;
+    }
     if (!two_batches(mine, own))
         return 5;
     if (!two_batches(mine, data))
