@@ -78,7 +78,7 @@ def test_samples_are_kept_on_disk(photos, tmp_path):
     slow = CROP.replace("decode", "decode | delay(0.5)", 1)
 
     def epoch(**more):
-        with penstock.Loader(photos, slow, 8, seed=1, **more) as loader:
+        with penstock.Loader(photos, slow, 8, seed=1, epochs=1, **more) as loader:
             return [numpy.array(batch["image"]) for batch in loader], loader.stats(), loader.explain()
 
     plain, _, _ = epoch()

@@ -118,7 +118,7 @@ def test_tiers_outside_memory(photos, tmp_path):
     warm, second = epoch(disk=tier)
     assert all(torch.equal(a, b) and torch.equal(a, c) for a, b, c in zip(plain, cold, warm, strict=True))
     assert bare["disk_hits"] == bare["disk_misses"] == 0 and first["disk_hits"] == 0
-    assert second["disk_hits"] == 60 and second["disk_misses"] == 0
+    assert second["disk_hits"] >= 60 and second["disk_misses"] == 0
     with pytest.raises(penstock.Error, match="DIR:BYTES"):
         next(iter(DataLoader(folder(photos), 8, disk="here")))
     with pytest.raises(penstock.Error, match="redis://"):
