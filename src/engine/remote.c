@@ -295,12 +295,22 @@ void remote_abort(pst_job *job)
     ops->abort(job->link);
 }
 
+/* Nobody tells that a socket is there again. */
+static void pause_a_little(void)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static pthread_cond_t never = PTHREAD_COND_INITIALIZER;
+    const struct timespec until = psti_timespec_ns(psti_now_ns() + AGAIN_NS / 20);
+    pthread_mutex_lock(&lock);
+    pthread_cond_clockwait(&never, &lock, CLOCK_MONOTONIC, &until);
+    pthread_mutex_unlock(&lock);
+}
+
 /* What cannot be read here waits for the daemon, which may be replaced at this moment. 0: it is
  * back; -ETIMEDOUT: the caller's time is over. */
 static int await_back(pst_job *job, int64_t timeout_ns)
 {
     const uint64_t called = psti_now_ns();
-    const struct timespec pause = {.tv_nsec = 50000000};
     if (!job->missed_ns)
         job->missed_ns = called;
     for (;;) {
@@ -313,7 +323,7 @@ static int await_back(pst_job *job, int64_t timeout_ns)
             return -ETIMEDOUT;
         if (now - job->missed_ns >= PATIENCE_NS)
             return not_here(&job->error);
-        nanosleep(&pause, NULL); /* nobody tells that a socket is there again */
+        pause_a_little();
     }
 }
 
