@@ -13,6 +13,7 @@
 #include "core/memory.h"
 #include "core/status.h"
 #include "serve/rights.h"
+#include "serve/sources.h"
 #include "serve/spec.h"
 #include "serve/where.h"
 #include "serve/wire.h"
@@ -27,6 +28,8 @@ typedef struct shelf_entry {
     uint64_t device, inode; /* of the directory */
     char *name;             /* of the file in it; NULL = the directory */
     uint8_t revision[16];
+    char depot_revision[PST_REVISION_BYTES]; /* of a dataset in the depot; "" = it is none */
+    bool complete;                           /* all of that is on the disk */
     pst_dataset *data;
     char *path;
     int users;
@@ -43,6 +46,11 @@ void shelf_fini(shelf *s); /* nobody uses an entry any more */
  * daemon sees something else. */
 int shelf_take(shelf *s, int root, const job_spec *spec, const uint8_t revision[16],
                shelf_entry **out, pst_error *err);
+/* A dataset of the depot, by its open folder: which one that is, and of its revisions the one that
+ * is named, or ("") the one that can be read best. */
+struct pst_server;
+int shelf_take_set(struct pst_server *s, int set, const char *depot_revision, shelf_entry **out,
+                   pst_error *err);
 void shelf_give(shelf *s, shelf_entry *entry);
 
 /* ---- segments.c: memory that a client has mapped, too ---------------------------------------- */
@@ -126,6 +134,11 @@ struct conn {
     int root, spec_fd;
     size_t spec_bytes;
     uint8_t revision[16];
+    char depot_revision[WIRE_DEPOT_ROOM];
+    bool by_set;   /* root is the folder of a dataset of the depot: holding it is the right to it */
+    bool lists;    /* wants to know what is in it, no job */
+    int listed_fd; /* what is in it; -1 */
+    size_t listed_bytes;
     job_spec spec;
     shelf_entry *entry;
     pst_job *job;
@@ -175,14 +188,18 @@ struct pst_server {
     pst_settings settings;
     shelf shelf;
     char *datasets; /* "NAME=URL,…"; NULL = none */
+    char *depot;    /* where pulled datasets are kept; NULL = the default, nobody's by descriptor */
+    char instance[17]; /* of this start */
     uid_t *allow;
     int allow_count;
+    bool allow_any;
     int idle_exit_s;
     uint64_t idle_since; /* nobody is connected since; 0 = somebody is */
     uint64_t client_cap; /* bytes beyond its ring that one client may hold */
     uint64_t next_id, started_ns;
     atomic_bool stop;
     struct control *control;
+    sources sources; /* where its datasets come from */
 
     pthread_mutex_t lock; /* guards conns and their facts against the control thread, and closers */
     conn *conns;
@@ -193,6 +210,7 @@ struct pst_server {
 };
 void server_wake(pst_server *s); /* async-signal-safe */
 bool server_allows(const pst_server *s, uid_t uid);
+bool server_is_owner(uid_t uid); /* the daemon's own user, or root */
 /* Whether the owner lets this URL be read. */
 bool server_offers(const pst_server *s, const char *url);
 /* Jobs closed so far; and, for one that found no memory after it asked, whether another was closed
