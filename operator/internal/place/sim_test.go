@@ -78,7 +78,8 @@ func simTrace(gap float64) ([]Node, map[string]*Dataset, []simJob) {
 	nodes := make([]Node, simNodes)
 	for i := range nodes {
 		capacity := []int64{1000, 2000, 4000}[i%3] * gib
-		nodes[i] = Node{Name: fmt.Sprintf("node-%03d", i), Zone: fmt.Sprintf("zone-%d", i%4), Capacity: capacity, Free: capacity,
+		nodes[i] = Node{Name: fmt.Sprintf("node-%03d", i), Zone: fmt.Sprintf("zone-%d", i%4), Capacity: capacity,
+			Free:  capacity,
 			Total: Resources{gpu: 8}, Left: Resources{gpu: 8}}
 	}
 	datasets := map[string]*Dataset{}
