@@ -65,7 +65,8 @@ func (v *volume) persistentVolume() *corev1.PersistentVolume {
 			Capacity:                      corev1.ResourceList{corev1.ResourceStorage: volumeSize},
 			AccessModes:                   []corev1.PersistentVolumeAccessMode{corev1.ReadOnlyMany},
 			PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimRetain,
-			ClaimRef: &corev1.ObjectReference{Kind: "PersistentVolumeClaim", APIVersion: "v1",
+			ClaimRef: &corev1.ObjectReference{
+				Kind: "PersistentVolumeClaim", APIVersion: "v1",
 				Namespace: v.namespace, Name: v.claim},
 			PersistentVolumeSource: corev1.PersistentVolumeSource{
 				HostPath: &corev1.HostPathVolumeSource{Path: v.path, Type: &kind}},

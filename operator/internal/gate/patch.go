@@ -25,7 +25,8 @@ func Lift(pod *corev1.Pod, hosts []string, revision string) {
 	}
 	a := pod.Spec.Affinity.NodeAffinity
 	if a.RequiredDuringSchedulingIgnoredDuringExecution == nil {
-		a.RequiredDuringSchedulingIgnoredDuringExecution = &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{}}}
+		a.RequiredDuringSchedulingIgnoredDuringExecution = &corev1.NodeSelector{
+			NodeSelectorTerms: []corev1.NodeSelectorTerm{{}}}
 	}
 	terms := a.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
 	for i := range terms {

@@ -307,7 +307,7 @@ func simulate(t *testing.T, gap float64, firstFit bool) *sim {
 	if firstFit {
 		name = "first fit"
 	}
-	t.Logf("%-9s %5d pods, %4d pulls, %7.1f TiB from buckets, mean wait %5.0f s, %3.0f %% of GPUs busy, %d steps checked", name,
+	t.Logf("%-9s %5d pods, %4d pulls, %7.1f TiB pulled, mean wait %5.0f s, %3.0f %% of GPUs busy, %d steps checked", name,
 		s.pods, s.pulls, float64(s.pulled)/float64(gib)/1024, s.waited/float64(s.pods),
 		100*s.gpuHours/(s.now/3600*8*simNodes), s.checks)
 	return s
