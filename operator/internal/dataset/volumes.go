@@ -81,7 +81,8 @@ func (v *volume) persistentVolumeClaim() *corev1.PersistentVolumeClaim {
 			AccessModes:      []corev1.PersistentVolumeAccessMode{corev1.ReadOnlyMany},
 			StorageClassName: &none,
 			VolumeName:       v.name,
-			Resources:        corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: volumeSize}},
+			Resources: corev1.VolumeResourceRequirements{
+				Requests: corev1.ResourceList{corev1.ResourceStorage: volumeSize}},
 		}}
 }
 
