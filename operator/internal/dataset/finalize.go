@@ -30,8 +30,7 @@ func (r *Controller) finalize(ctx context.Context, d *v1alpha1.Dataset, next *ag
 	}
 	if pods, nodes := s.Users(d); len(pods)+len(nodes) > 0 {
 		summarize(d, s.Caches)
-		condition(d, v1alpha1.CondReady, false, v1alpha1.ReasonInUse,
-			"it is deleted when nobody uses it any more: "+users(pods, nodes))
+		condition(d, v1alpha1.CondReady, false, v1alpha1.ReasonInUse, "it is deleted when nobody uses it any more: "+users(pods, nodes))
 		return nil
 	}
 	r.lister.forget(ctx, d)
@@ -74,8 +73,7 @@ func (r *Controller) end(ctx context.Context, d *v1alpha1.Dataset) error {
 			return err
 		}
 	}
-	before := &v1alpha1.Dataset{ObjectMeta: metav1.ObjectMeta{Namespace: d.Namespace, Name: d.Name,
-		Finalizers:      d.Finalizers,
+	before := &v1alpha1.Dataset{ObjectMeta: metav1.ObjectMeta{Namespace: d.Namespace, Name: d.Name, Finalizers: d.Finalizers,
 		ResourceVersion: d.ResourceVersion}}
 	after := before.DeepCopy()
 	controllerutil.RemoveFinalizer(after, v1alpha1.FinalizerDataset)
