@@ -86,7 +86,21 @@ func TestNoSpaceSaysNeededAndFree(t *testing.T) {
 	if got := s.status("photos"); got.NeededBytes != 1000 || got.FreeBytes != 7 || got.Message != "full" {
 		t.Errorf("status: %+v", got)
 	}
+	// The next try is long after something else went, or the limit grew.
+	s.engine.fail(depot, engine.PullError{Reason: engine.ReasonNoSpace, Message: "full", NeededBytes: 1000, FreeBytes: 7})
+	s.passes(1)
+	s.agent.memory.entries[depot].retry.next = s.clock.Add(time.Hour)
 	pulls := s.engine.count("pull")
+	s.engine.free++
+	s.passes(1)
+	if got := s.engine.count("pull"); got != pulls+1 {
+		t.Errorf("%d pulls after something went, %d before", got, pulls)
+	}
+	s.engine.fail(depot, engine.PullError{Reason: engine.ReasonNoSpace, Message: "full", NeededBytes: 1000, FreeBytes: 7})
+	s.passes(1)
+	s.agent.memory.entries[depot].retry.next = s.clock.Add(time.Hour)
+	s.passes(3)
+	pulls = s.engine.count("pull")
 	s.cluster.nc.Spec.LimitBytes = 50000
 	s.passes(1)
 	if got := s.engine.count("pull"); got != pulls+1 {

@@ -24,6 +24,7 @@ const (
 // entry is what passes remember of one entry of the spec.
 type entry struct {
 	uid, revision string
+	mode          v1alpha1.PlacementMode
 
 	told   bool // the engine knows this source
 	source engine.Source
@@ -38,7 +39,7 @@ type entry struct {
 	sweep     retry     // of other revisions
 	nextCheck time.Time // when what is there is to be read again
 	nextGrow  time.Time
-	freeThen  int64 // what was free when a partial pull ended
+	freeThen  int64 // what was free when the last pull ended
 
 	pinned             bool // asked for the pin that the entry wants
 	started, completed *metav1.Time
@@ -68,7 +69,7 @@ func (a *Agent) remember(nc *v1alpha1.NodeCache) {
 }
 
 func newEntry(e *v1alpha1.CacheEntry, now time.Time) *entry {
-	return &entry{uid: e.UID, revision: e.Revision, nextCheck: now}
+	return &entry{uid: e.UID, revision: e.Revision, mode: e.Mode, nextCheck: now}
 }
 
 // entryOf returns what is remembered of it. A dataset that was made anew under its old name has another source, and is
@@ -84,6 +85,9 @@ func (a *Agent) entryOf(e *v1alpha1.CacheEntry) *entry {
 		fresh.told, fresh.source, fresh.asked = m.told, m.source, false
 		m = fresh
 		a.memory.entries[e.Depot] = m
+	case m.mode != e.Mode: // less may be enough
+		m.mode, m.pinned = e.Mode, false
+		m.retry.forgive()
 	}
 	a.memory.leaving[e.Depot] = &leaving{namespace: e.Namespace, name: e.Name, revision: e.Revision}
 	return m
@@ -213,7 +217,7 @@ func (r *round) seeEnd(s *step) {
 
 func (r *round) failed(s *step, t *trouble) {
 	m := s.m
-	m.trouble, m.troubleBytes = t, here(s.held, s.entry.Revision)
+	m.trouble, m.troubleBytes, m.freeThen = t, here(s.held, s.entry.Revision), r.held.depot.FreeBytes
 	m.retry.failed(r.now, t.most)
 	r.agent.Log.Info("pull failed", "dataset", s.entry.Depot, "reason", t.reason, "message", t.message)
 	if t.word == engine.ReasonCredentials {

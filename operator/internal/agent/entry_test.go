@@ -87,6 +87,11 @@ func TestRefusedKeysAreReadAgainAtOnce(t *testing.T) {
 
 func TestADatasetMadeAnewIsANewSource(t *testing.T) {
 	s := ready(t, photos())
+	s.cluster.nc.Spec.Entries[0] = photos(func(e *v1alpha1.CacheEntry) { e.UID = "u3" })
+	s.wait(time.Second)
+	if s.engine.count("source") != 1 {
+		t.Errorf("said %v", s.engine.said)
+	}
 	s.cluster.nc.Spec.Entries[0] = photos(otherUID, otherBucket, secondRev)
 	s.wait(time.Second)
 	if s.engine.sources[depot].URL != "s3://other/photos" || s.engine.count("pull "+depot+" b") != 1 {
@@ -117,6 +122,21 @@ func TestAnOldRevisionStaysUntilTheNewOneIsThereAndNobodyReadsIt(t *testing.T) {
 	s.wait(time.Minute)
 	if s.engine.data[depot].Find(revA) != nil || s.engine.data[depot].Find(revB) == nil {
 		t.Errorf("revisions: %+v", s.engine.data[depot].Revisions)
+	}
+}
+
+func TestAPodThatHasNotOpenedTheOldRevisionYetHasAWhile(t *testing.T) {
+	s := ready(t, photos())
+	s.cluster.nc.Spec.Entries[0] = photos(secondRev)
+	s.passes(2)
+	s.engine.done(depot, 1000)
+	s.wait(time.Minute)
+	if s.engine.data[depot].Find(revA) == nil {
+		t.Error("it had no time")
+	}
+	s.wait(2 * time.Minute)
+	if s.engine.data[depot].Find(revA) != nil {
+		t.Errorf("said %v", s.engine.said)
 	}
 }
 
@@ -161,6 +181,19 @@ func TestWhatFitsInPartIsPartial(t *testing.T) {
 	s.engine.done(depot, 1000)
 	s.wait(2 * time.Second)
 	s.phase("photos", v1alpha1.PhaseReady, "")
+}
+
+func TestWhatDoesNotFitIsTriedAtOnceWhenAPartIsEnough(t *testing.T) {
+	s := newScene(t, photos())
+	s.passes(1)
+	s.engine.fail(depot, engine.PullError{Reason: engine.ReasonNoSpace, Message: "full", NeededBytes: 1000, FreeBytes: 7})
+	s.passes(1)
+	s.agent.memory.entries[depot].retry.next = s.clock.Add(time.Hour)
+	s.cluster.nc.Spec.Entries[0] = photos(partially)
+	s.passes(1)
+	if s.engine.count("pull "+depot+" a pin=false partial=true") != 1 {
+		t.Errorf("said %v", s.engine.said)
+	}
 }
 
 func TestWhatIsNoLongerWantedGoes(t *testing.T) {

@@ -59,15 +59,11 @@ func (r *round) sweep(ctx context.Context, s *step, after time.Duration) {
 		return
 	}
 	for i := range s.held.Revisions {
-		old := &s.held.Revisions[i]
-		if old.Revision == s.entry.Revision {
+		old := s.held.Revisions[i].Revision
+		if old == s.entry.Revision {
 			continue
 		}
-		if old.InUse {
-			m.sweep.failed(r.now, retryMost)
-			continue
-		}
-		if err := r.agent.Engine.Evict(ctx, s.entry.Depot, old.Revision); err != nil && !r.lost(err) {
+		if err := r.agent.Engine.Evict(ctx, s.entry.Depot, old); err != nil && !r.lost(err) {
 			m.sweep.failed(r.now, retryMost)
 		}
 	}
@@ -139,6 +135,10 @@ func (r *round) missing(ctx context.Context, s *step) {
 		fail(s.status, m.trouble)
 		if m.trouble.word == engine.ReasonNoSpace {
 			r.sweep(ctx, s, 0) // an older revision need not be in the way
+			if r.held.depot.FreeBytes > m.freeThen {
+				m.freeThen = r.held.depot.FreeBytes
+				m.retry.forgive()
+			}
 		}
 	}
 	if !m.retry.due(r.now) {

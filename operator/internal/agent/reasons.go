@@ -14,7 +14,7 @@ var words = map[string]struct {
 	reason string
 	most   time.Duration
 }{
-	engine.ReasonNoSpace:     {v1alpha1.ReasonInsufficientSpace, retryMost},
+	engine.ReasonNoSpace:     {v1alpha1.ReasonInsufficientSpace, retryLong},
 	engine.ReasonCredentials: {v1alpha1.ReasonCredentialsInvalid, retryLong},
 	engine.ReasonNotFound:    {v1alpha1.ReasonBucketNotFound, retryMost},
 	engine.ReasonUnreachable: {v1alpha1.ReasonBucketUnreachable, retryMost},
