@@ -86,21 +86,24 @@ func TestNoSpaceSaysNeededAndFree(t *testing.T) {
 	if got := s.status("photos"); got.NeededBytes != 1000 || got.FreeBytes != 7 || got.Message != "full" {
 		t.Errorf("status: %+v", got)
 	}
-	// The next try is long after something else went, or the limit grew.
-	s.engine.fail(depot, engine.PullError{Reason: engine.ReasonNoSpace, Message: "full", NeededBytes: 1000, FreeBytes: 7})
-	s.passes(1)
-	s.agent.memory.entries[depot].retry.next = s.clock.Add(time.Hour)
-	pulls := s.engine.count("pull")
+	// The next try is an hour away, unless something else goes or the limit grows.
+	failAgain := func() int {
+		for !s.engine.data[depot].Pull.Running {
+			s.passes(1)
+		}
+		s.engine.fail(depot, engine.PullError{Reason: engine.ReasonNoSpace, Message: "full", NeededBytes: 1000, FreeBytes: 7})
+		s.agent.pass(t.Context())
+		s.agent.memory.entries[depot].retry.next = s.clock.Add(time.Hour)
+		s.wait(10 * time.Second)
+		return s.engine.count("pull")
+	}
+	pulls := failAgain()
 	s.engine.free++
 	s.passes(1)
 	if got := s.engine.count("pull"); got != pulls+1 {
 		t.Errorf("%d pulls after something went, %d before", got, pulls)
 	}
-	s.engine.fail(depot, engine.PullError{Reason: engine.ReasonNoSpace, Message: "full", NeededBytes: 1000, FreeBytes: 7})
-	s.passes(1)
-	s.agent.memory.entries[depot].retry.next = s.clock.Add(time.Hour)
-	s.passes(3)
-	pulls = s.engine.count("pull")
+	pulls = failAgain()
 	s.cluster.nc.Spec.LimitBytes = 50000
 	s.passes(1)
 	if got := s.engine.count("pull"); got != pulls+1 {

@@ -96,7 +96,9 @@ func Slow(bytesPerSecond int) Rule {
 }
 
 // Refuse has every request answered with that status.
-func Refuse(status int) Rule { return Rule{Match: map[string]any{}, Do: map[string]any{"status": status}} }
+func Refuse(status int) Rule {
+	return Rule{Match: map[string]any{}, Do: map[string]any{"status": status}}
+}
 
 // Keys says whose signatures are good.
 func (f *Faultd) Keys(access, secret string) error {
