@@ -68,7 +68,7 @@ func (f *fakeEngine) Info(context.Context) (engine.Info, error) {
 }
 
 func (f *fakeEngine) Depot(context.Context) (engine.Depot, error) {
-	d := engine.Depot{LimitBytes: f.limits.LimitBytes, FreeBytes: f.free}
+	d := engine.Depot{LimitBytes: f.limits.LimitBytes, CapacityBytes: f.limits.LimitBytes, FreeBytes: f.free}
 	for name, one := range f.data {
 		for _, r := range one.Revisions {
 			r.Name = name

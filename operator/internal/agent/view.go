@@ -50,8 +50,8 @@ func inUse(d *engine.Dataset) bool {
 
 // capacity is what datasets may take, all together.
 func (v *view) capacity() int64 {
-	if v.depot.LimitBytes > 0 {
-		return v.depot.LimitBytes
+	if v.depot.CapacityBytes > 0 {
+		return v.depot.CapacityBytes
 	}
 	return v.depot.TakenBytes + v.depot.FreeBytes
 }
