@@ -13,7 +13,7 @@
 enum { UIDS_MOST = 64 };
 
 typedef struct serve_values {
-    const char *socket, *allow_uid, *forms, *disk, *remote, *dataset;
+    const char *socket, *allow_uid, *forms, *disk, *remote, *dataset, *datasets, *dir;
     uint64_t memory, cache, client_cap;
     int64_t workers, idle_exit;
 } serve_values;
@@ -61,7 +61,10 @@ static int run_serve(const void *values)
     uint32_t uids[UIDS_MOST];
     pst_server_options opts;
     pst_server_options_init(&opts);
-    opts.dir = v->socket;
+    if (v->socket != NULL && v->dir != NULL)
+        return fail_usage("--dir and --socket are the same: give one");
+    opts.dir = v->dir != NULL ? v->dir : v->socket;
+    opts.depot = v->datasets;
     opts.datasets = v->dataset;
     opts.engine.memory_bytes = v->memory;
     opts.engine.cache_bytes = v->cache;
@@ -71,7 +74,8 @@ static int run_serve(const void *values)
     opts.idle_exit_s = (int)v->idle_exit;
     opts.client_cap = v->client_cap;
     opts.allow_uids = uids;
-    int exit_code = parse_uids(v->allow_uid, uids, &opts.allow_count);
+    opts.allow_any = v->allow_uid != NULL && strcmp(v->allow_uid, "any") == 0;
+    int exit_code = opts.allow_any ? CLI_OK : parse_uids(v->allow_uid, uids, &opts.allow_count);
     if (exit_code == CLI_OK)
         exit_code = choose_forms(v->forms, opts.engine.forms);
     return exit_code == CLI_OK ? serve(&opts) : exit_code;
@@ -83,6 +87,7 @@ static const arg_option options[] = {
         "socket", "DIR", AT(socket), NULL,
         "where clients find it (default: penstock in $XDG_RUNTIME_DIR, else in /run/user/UID, else "
         "penstock-UID in the folder for temporary files)"),
+    OPT_TEXT("dir", "DIR", AT(dir), NULL, "the same as --socket"),
     OPT_BYTES("memory", "BYTES", AT(memory), "0",
               "memory budget; 0 = a quarter of what the process may have, at most 8 GiB"),
     OPT_CACHE(AT(cache), "auto",
@@ -94,8 +99,11 @@ static const arg_option options[] = {
     OPT_REMOTE(AT(remote)),
     OPT_INT("workers", "N", AT(workers), 0, 1024, "0",
             "worker threads; 0 = the CPU quota, less one when there are more than two"),
-    OPT_TEXT("allow-uid", "U[,U...]", AT(allow_uid), NULL,
+    OPT_TEXT("allow-uid", "U[,U...]|any", AT(allow_uid), NULL,
              "other users who may come in; each gets the files that he may read himself"),
+    OPT_TEXT("datasets", "DIR", AT(datasets), NULL,
+             "where pulled datasets are kept; whoever has the folder DIR/NAME open may read that "
+             "dataset (default: as penstock pull, without that right)"),
     OPT_TEXT("dataset", "NAME=URL[,...]", AT(dataset), NULL,
              "datasets in buckets that jobs may ask for by URL, as in "
              "photos=s3://bucket/photos; read with the daemon's credentials"),

@@ -27,8 +27,10 @@ typedef struct pst_revision {
     uint8_t pinned;            /* never evicted */
     uint8_t in_use;            /* some process has it open */
     uint8_t pulling;           /* a pull of it runs */
+    uint8_t partial;           /* not complete: as much of it as there was room for */
     uint64_t objects, objects_done;
     uint64_t bytes;      /* of all its objects */
+    uint64_t bytes_here; /* of them, those of objects that are there */
     uint64_t bytes_own;  /* of them, those that no other revision shares by hard links */
     double refetch_s;    /* measured seconds that pulling it again would take */
     double uses;         /* how often it was opened, halved every 24 hours */
@@ -45,6 +47,14 @@ typedef struct pst_pull_progress {
     char revision[PST_REVISION_BYTES];
 } pst_pull_progress;
 
+/* Why a pull failed, for programs. */
+typedef struct pst_pull_failure {
+    char reason[16]; /* no_space, credentials, not_found, unreachable, changing, gone (the bucket
+                        holds another revision than was asked for), empty, damaged, io, stopped,
+                        other; "" when it did not fail */
+    uint64_t needed_bytes, free_bytes; /* no_space: needed, and free without evicting anything */
+} pst_pull_failure;
+
 typedef struct pst_pull_options {
     size_t size;          /* sizeof(pst_pull_options) */
     const char *dir;      /* (NULL = the default) */
@@ -56,6 +66,10 @@ typedef struct pst_pull_options {
                              checksum that was noted when it came (0..1; 0 = sizes only) */
     int opaque_etags;     /* 1 = etags of 32 hex digits are no MD5 of the content, as in buckets
                              that encrypt with keys of their own (0..1; 0) */
+    int dry;     /* 1 = list and name the revision, fetch nothing; needs no room (0..1; 0) */
+    int partial; /* 1 = when not all of it fits, as many whole objects as do; the others are read
+                    from the bucket (0..1; 0) */
+    pst_pull_failure *failure; /* gets why it failed (NULL = not asked for) */
     /* Called several times a second while it runs, from the calling thread; a non-zero answer
      * stops it (-ECANCELED). What came stays for the next time. */
     int (*progress)(const pst_pull_progress *now, void *user);
@@ -89,6 +103,8 @@ typedef struct pst_datasets_limits {
     double high;       /* a pull that would bring them above this share evicts … (0..1; 0.95) */
     double low;        /* … until they are at this one, if it can (0..high; 0.85) */
     uint64_t used;     /* bytes taken now, reserved ones included; not set by the caller */
+    uint64_t total;    /* capacity, or what the file system has where that is less; not set … */
+    uint64_t free;     /* that one more pull could have without evicting anything; not set … */
 } pst_datasets_limits;
 /* set may be NULL: nothing is changed. out may be NULL. */
 PST_API int pst_datasets_limit(const char *dir, const pst_datasets_limits *set,

@@ -21,7 +21,9 @@ typedef struct pst_server_options {
     const uint32_t *allow_uids; /* other users who may come in; each is given the files that he may
                                    read himself; copied (NULL = none) */
     int allow_count;
-    int idle_exit_s;     /* ends by itself when nobody was connected for so long (0 = never) */
+    int allow_any;   /* 1 = everybody may come in, and only the daemon's own user and root to the
+                        control socket (0..1; 0) */
+    int idle_exit_s; /* ends by itself when nobody was connected for so long (0 = never) */
     uint64_t client_cap; /* bytes beyond its ring that one client may hold (0 = a sixteenth of the
                             budget, at most 256 MiB) */
     int lifeline; /* a descriptor, of a pipe or socket: pst_server_run returns when whoever has the
@@ -29,6 +31,9 @@ typedef struct pst_server_options {
     const char *datasets; /* what lies in buckets and may be asked for, as
                              "NAME=s3://BUCKET/PREFIX,NAME=…": read with this process's credentials
                              for every user who may come in; copied (NULL = none) */
+    const char *depot; /* where pulled datasets are kept. Whoever passes on the open folder of one
+                          of them, DIR/NAME, may read all of it, whoever he is; copied (NULL = the
+                          default of penstock/datasets.h, and no such right) */
 } pst_server_options;
 
 PST_API void pst_server_options_init(pst_server_options *opts);

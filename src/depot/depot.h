@@ -36,6 +36,44 @@ void psti_depot_let_go(psti_depot_hold *hold); /* nothing held is fine */
 /* As pst_datasets, without reading the list of every object: bytes_own is an upper bound. */
 int psti_depot_list(const char *dir, pst_revision **out, size_t *count, pst_error *err);
 
+/* ---- for whoever keeps a depot for others (tend.c) ---------------------------------------------
+ */
+
+/* Makes the folder where it is missing. */
+int psti_depot_make(const char *dir, pst_error *err);
+/* Makes DIR/NAME, the folder of a dataset, which all may read. */
+int psti_depot_make_set(const char *dir, const char *name, pst_error *err);
+/* Removes it, unless there is a revision in it or somebody pulls one. */
+void psti_depot_drop_set(const char *dir, const char *name);
+/* As pst_datasets_evict, also what is pinned. */
+int psti_depot_evict(const char *dir, const char *spec, uint64_t *freed, pst_error *err);
+/* Which dataset's folder that is; -ENOENT: none of this depot. */
+int psti_depot_name_set(const char *dir, uint64_t device, uint64_t inode,
+                        char name[PST_DATASET_NAME_BYTES]);
+
+/* A revision as it can be read at this moment. */
+typedef struct psti_depot_choice {
+    char revision[PST_REVISION_BYTES];
+    bool complete;
+    char path[PST_PATH_BYTES]; /* complete: the folder with its files; else that of hold.near */
+    char url[1024];            /* where it comes from */
+} psti_depot_choice;
+/* revision: its hash, or "" = the latest complete one, else the one that is being pulled, else one
+ * that is there in part. -ENOENT: there is none. */
+int psti_depot_choose_revision(const char *dir, const char *name, const char *revision,
+                               psti_depot_choice *out, pst_error *err);
+/* Whether an open folder is that of a dataset, and which complete revision in it is meant: the one
+ * that $PENSTOCK_REVISION names, if it is there, else the latest. 0; -ENOENT: it is one, and none
+ * is complete; -ENOTDIR: it is none. */
+int psti_depot_look_in(int set, char revision[PST_REVISION_BYTES]);
+
+/* Objects of such a revision that is not complete, as it was listed: for psti_catalog_use. */
+typedef struct psti_depot_catalog psti_depot_catalog;
+int psti_depot_catalog_open(const psti_depot_choice *choice, psti_depot_catalog **out,
+                            pst_error *err);
+void psti_depot_catalog_close(psti_depot_catalog *c); /* NULL is fine */
+const struct psti_catalog *psti_depot_catalog_of(const psti_depot_catalog *c);
+
 /* ---- what readers know of its files (keeper.c, mend.c) ----------------------------------------
  */
 

@@ -11,7 +11,8 @@
  *   DIR/NAME/.REVISION/       one that is not complete: the same without .complete, and listing
  *                             (its objects; that it is there reserves their bytes), parts/N (object
  *                             number N so far), boot (of the machine that wrote the parts), done
- *                             (what is known of each object that is there)
+ *                             (what is known of each object that is there), left (a bit for each
+ *                             object that there was no room for; absent = there was for all)
  *   DIR/NAME/.gone.*          on its way out
  *
  * A revision is shown by one rename, .REVISION to REVISION, after everything in it is on the disk,
@@ -49,6 +50,7 @@ typedef struct object {
     uint32_t number;    /* its place in the revision's listing */
     bool known;         /* crc and took_us are set */
     bool shared;        /* another revision has the same file; set by the survey */
+    bool left;          /* there is no room for it: not part of what is pulled */
 } object;
 
 /* Objects in byte order of their keys. Zeroed is empty. */
@@ -92,6 +94,10 @@ int done_append(int fd, const object *o);
 bool done_parse(listing *l, const char *line); /* one line; false: it is none */
 int done_read(listing *l, int dir);
 int done_write(const listing *l, int dir); /* those that are known */
+
+/* Which objects there is no room for (left.c). read: sets left; -ENOENT: there is for all. */
+int left_write(const listing *l, int rev);
+int left_read(listing *l, int rev);
 
 /* ---- checksums of blocks (blocks.c) ------------------------------------------------------------
  */
@@ -261,6 +267,7 @@ typedef struct held_revision {
     bool made;   /* being made by the caller: not counted, never evicted */
     bool gone;   /* goes as a whole: counted no more */
     uint64_t parts_bytes; /* of objects that are not whole yet, where nobody pulls it */
+    uint64_t pending;     /* reserved by whoever pulls it, and not on the disk yet */
 } held_revision;
 
 typedef struct survey {
@@ -276,6 +283,8 @@ int survey_take(depot *d, bool load, survey *out, pst_error *err);
 int survey_dataset(depot *d, const char *name, bool load, survey *out);
 void survey_fini(survey *s);
 uint64_t survey_parts(int rev); /* bytes in the folder parts */
+/* Bytes that are reserved and not on the disk yet. */
+uint64_t survey_pending(const survey *s);
 /* Fills shared, bytes_own and used; again after a listing was added. */
 void survey_share(survey *s);
 
@@ -284,9 +293,16 @@ void survey_share(survey *s);
 
 /* Locked. Makes room for the objects of a revision that is being pulled, by the watermarks: those
  * that are not known to be there, less bytes that parts of them have already. -ENOSPC when that
- * cannot be, and then nothing is evicted. */
-int depot_make_room(depot *d, const char *name, const char *revision, const listing *wanted,
-                    uint64_t parts, pst_error *err);
+ * cannot be, and then nothing is evicted; short_of (may be NULL) gets the figures. partial: then
+ * as many of them as there is room for, and the others are left. */
+typedef struct room_wish {
+    const char *name, *revision;
+    listing *wanted;
+    uint64_t parts;
+    bool partial;
+    pst_pull_failure *short_of;
+} room_wish;
+int depot_make_room(depot *d, const room_wish *wish, pst_error *err);
 /* Bytes a unit has at least before a revision is split into several; tests make it small. */
 extern uint64_t depot_unit_bytes;
 int limits_read(depot *d, pst_datasets_limits *out, pst_error *err);
@@ -317,6 +333,8 @@ struct puller {
     const char *name;
     char url[1024], revision[REVISION_HEX + 1];
     pst_pull_options opts;
+    pst_pull_failure failure;
+    bool some_left; /* not all of it fits */
     bucket *from;
     listing objects; /* each changed by the one thread that fetches it */
     int set, lock;   /* the dataset's folder; its .pulling */

@@ -48,11 +48,41 @@ static int limits_write(depot *d, const pst_datasets_limits *l, pst_error *err)
     return rc < 0 ? psti_fail(err, rc, "depot", d->path, "%s", strerror(-rc)) : 0;
 }
 
+static uint64_t share_of(uint64_t bytes, double share)
+{
+    return (uint64_t)((double)bytes * share);
+}
+
 /* Bytes that the file system still has for this user. */
 static uint64_t free_bytes(const depot *d)
 {
     struct statvfs fs;
     return fstatvfs(d->dir, &fs) == 0 ? (uint64_t)fs.f_bavail * fs.f_frsize : UINT64_MAX / 2;
+}
+
+/* What all may take at most, and what is free of it. Others have the disk, too; what was reserved
+ * is not on it yet. */
+static void measure(const depot *d, const survey *s, pst_datasets_limits *l)
+{
+    const uint64_t most = s->used - survey_pending(s) + free_bytes(d);
+    l->total = l->capacity && l->capacity < most ? l->capacity : most;
+    const uint64_t high = share_of(l->total, l->high);
+    l->free = high > s->used ? high - s->used : 0;
+}
+
+/* Lists are read only where a dataset has several revisions, which may share files. */
+static int survey_take_exact(depot *d, survey *s, pst_error *err)
+{
+    int rc = survey_take(d, false, s, err);
+    bool several = false;
+    for (size_t i = 1; rc == 0 && i < s->count; i++)
+        several =
+            several || strcmp(s->revisions[i - 1].shown.name, s->revisions[i].shown.name) == 0;
+    if (several) {
+        survey_fini(s);
+        rc = survey_take(d, true, s, err);
+    }
+    return rc;
 }
 
 int pst_datasets_limit(const char *dir, const pst_datasets_limits *set, pst_datasets_limits *out,
@@ -70,10 +100,11 @@ int pst_datasets_limit(const char *dir, const pst_datasets_limits *set, pst_data
     if (rc == 0)
         rc = limits_read(&d, &now, err);
     if (rc == 0 && out) {
-        rc = survey_take(&d, true, &s, err);
+        rc = survey_take_exact(&d, &s, err);
         if (rc == 0) {
             *out = now;
             out->used = s.used;
+            measure(&d, &s, out);
             survey_fini(&s);
         }
     }
@@ -409,11 +440,6 @@ static void drop_made(survey *s)
             memset(&s->revisions[i].objects, 0, sizeof s->revisions[i].objects);
 }
 
-static uint64_t share_of(uint64_t bytes, double share)
-{
-    return (uint64_t)((double)bytes * share);
-}
-
 static int no_room(const survey *s, uint64_t need, uint64_t capacity, double high, pst_error *err)
 {
     uint64_t pinned = 0, in_use = 0;
@@ -429,33 +455,104 @@ static int no_room(const survey *s, uint64_t need, uint64_t capacity, double hig
                      need, s->used, capacity, pinned, in_use, 100 * high);
 }
 
-int depot_make_room(depot *d, const char *name, const char *revision, const listing *wanted,
-                    uint64_t parts, pst_error *err)
+/* What a pull needs beside what there is. */
+typedef struct wants {
+    uint64_t mine, need; /* bytes that it has already, and those that it lacks */
+    uint64_t capacity, high, low;
+} wants;
+
+static wants count_wants(const depot *d, const survey *s, const room_wish *wish,
+                         const pst_datasets_limits *limits)
+{
+    wants w = {0};
+    for (size_t i = 0; i < wish->wanted->count; i++) {
+        const object *o = &wish->wanted->objects[i]; /* marked by add_made */
+        w.mine += o->known && !o->shared ? o->size : 0;
+        w.need += o->known || o->shared ? 0 : o->size;
+    }
+    const uint64_t parts = wish->parts < w.need ? wish->parts : w.need;
+    w.mine += parts;
+    w.need -= parts;
+    const uint64_t most = s->used - survey_pending(s) + w.mine + free_bytes(d);
+    w.capacity = limits->capacity && limits->capacity < most ? limits->capacity : most;
+    w.high = share_of(w.capacity, limits->high);
+    w.low = share_of(w.capacity, limits->low);
+    return w;
+}
+
+/* Leaves what does not fit into so many bytes, object by object. What the others need. */
+static uint64_t leave_out(listing *wanted, uint64_t room)
+{
+    uint64_t need = 0;
+    for (size_t i = 0; i < wanted->count; i++) {
+        object *o = &wanted->objects[i];
+        const uint64_t size = o->known || o->shared ? 0 : o->size;
+        o->left = size > room - need;
+        need += o->left ? 0 : size;
+    }
+    return need;
+}
+
+/* Bytes of everything that may go. */
+static uint64_t may_go(const survey *s)
+{
+    units u;
+    uint64_t bytes = 0;
+    if (units_make(&u, s) == 0)
+        for (size_t i = 0; i < u.count; i++)
+            bytes += u.list[i].held ? 0 : u.list[i].bytes;
+    units_fini(&u);
+    return bytes;
+}
+
+static uint64_t beyond(uint64_t a, uint64_t b)
+{
+    return a > b ? a - b : 0;
+}
+
+/* As much as fits, in place of what others have that may go; where that cannot be, beside it. */
+static int fit_part(depot *d, survey *s, const room_wish *wish, const wants *w)
+{
+    const uint64_t taken = s->used + w->mine;
+    uint64_t freed = 0, need = leave_out(wish->wanted, beyond(w->high + may_go(s), taken));
+    bool any = need > 0;
+    for (size_t i = 0; i < wish->wanted->count && !any; i++)
+        any = !wish->wanted->objects[i].left;
+    const uint64_t lacks = beyond(taken + need, w->high);
+    int rc = !any ? -ENOSPC : lacks ? make_room(d, s, lacks, lacks, &freed) : 0;
+    if (rc == -ENOSPC && any) {
+        leave_out(wish->wanted, beyond(w->high + freed, taken));
+        rc = 0;
+    }
+    return rc;
+}
+
+int depot_make_room(depot *d, const room_wish *wish, pst_error *err)
 {
     pst_datasets_limits limits;
     survey s;
-    uint64_t freed = 0, need = 0, mine = 0;
+    uint64_t freed = 0;
     int rc = limits_read(d, &limits, err);
     if (rc == 0)
         rc = survey_take(d, true, &s, err);
     if (rc < 0)
         return rc;
-    rc = add_made(&s, name, revision, wanted);
-    for (size_t i = 0; i < wanted->count && rc == 0; i++) {
-        const object *o = &wanted->objects[i]; /* marked by add_made */
-        mine += o->known && !o->shared ? o->size : 0;
-        need += o->known || o->shared ? 0 : o->size;
+    for (size_t i = 0; i < wish->wanted->count; i++)
+        wish->wanted->objects[i].left = false;
+    rc = add_made(&s, wish->name, wish->revision, wish->wanted);
+    const wants w = count_wants(d, &s, wish, &limits);
+    const uint64_t total = s.used + w.mine + w.need;
+    if (rc == 0 && w.need > 0 && total > w.high)
+        rc = make_room(d, &s, total - w.high, total > w.low ? total - w.low : 0, &freed);
+    if (rc == -ENOSPC && wish->partial)
+        rc = fit_part(d, &s, wish, &w);
+    if (rc == -ENOSPC && wish->short_of) {
+        const uint64_t taken = s.used + w.mine;
+        wish->short_of->needed_bytes = w.need;
+        wish->short_of->free_bytes = w.high > taken ? w.high - taken : 0;
     }
-    mine += parts < need ? parts : need;
-    need -= parts < need ? parts : need;
-    const uint64_t most = s.used + mine + free_bytes(d); /* others have the disk, too */
-    const uint64_t capacity = limits.capacity && limits.capacity < most ? limits.capacity : most;
-    const uint64_t high = share_of(capacity, limits.high), low = share_of(capacity, limits.low);
-    const uint64_t total = s.used + mine + need;
-    if (rc == 0 && need > 0 && total > high)
-        rc = make_room(d, &s, total - high, total - low, &freed);
     if (rc == -ENOSPC)
-        rc = no_room(&s, need, capacity, limits.high, err);
+        rc = no_room(&s, w.need, w.capacity, limits.high, err);
     else if (rc < 0)
         rc = psti_fail(err, rc, "pull", d->path, "no room can be made: %s", strerror(-rc));
     drop_made(&s);
@@ -500,7 +597,22 @@ static int refuse(const pst_revision *r, pst_error *err)
                                   : "in use");
 }
 
-int pst_datasets_evict(const char *dir, const char *spec, uint64_t *freed, pst_error *err)
+/* A pin that its owner takes away together with the revision. */
+static void let_go_of_pin(depot *d, pst_revision *r)
+{
+    char folder[REVISION_HEX + 2];
+    const int set = dir_open(d->dir, r->name);
+    const int rev = set < 0 ? -1 : dir_open(set, rev_folder(folder, r->revision, r->complete));
+    if (rev >= 0 && unlinkat(rev, ".pin", 0) == 0)
+        r->pinned = 0;
+    if (rev >= 0)
+        close(rev);
+    if (set >= 0)
+        close(set);
+}
+
+static int evict_spec(const char *dir, const char *spec, bool pinned, uint64_t *freed,
+                      pst_error *err)
 {
     depot d;
     survey s = {0};
@@ -520,6 +632,8 @@ int pst_datasets_evict(const char *dir, const char *spec, uint64_t *freed, pst_e
         if (strcmp(r->name, name) != 0 || strncmp(r->revision, revision, strlen(revision)) != 0)
             continue;
         fitting++;
+        if (pinned && r->pinned && !r->in_use && !r->pulling)
+            let_go_of_pin(&d, r);
         rc = r->pinned || r->in_use || r->pulling ? -EBUSY : remove_whole(&d, r, &gone);
         if (rc == -EBUSY)
             rc = refuse(r, err);
@@ -533,6 +647,16 @@ int pst_datasets_evict(const char *dir, const char *spec, uint64_t *freed, pst_e
     if (freed)
         *freed = gone;
     return rc;
+}
+
+int pst_datasets_evict(const char *dir, const char *spec, uint64_t *freed, pst_error *err)
+{
+    return evict_spec(dir, spec, false, freed, err);
+}
+
+int psti_depot_evict(const char *dir, const char *spec, uint64_t *freed, pst_error *err)
+{
+    return evict_spec(dir, spec, true, freed, err);
 }
 
 int pst_datasets_pin(const char *dir, const char *spec, int pin, pst_error *err)

@@ -257,7 +257,7 @@ static void *fetch_thread(void *user)
         if (i >= p->objects.count)
             break;
         object *o = &p->objects.objects[i];
-        if (o->known)
+        if (o->known || o->left)
             continue;
         psti_error_clear(&why);
         int rc = fetch_once(p, o, &why);

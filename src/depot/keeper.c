@@ -29,7 +29,8 @@ typedef struct turn {
 
 struct psti_depot_keeper {
     char path[PST_PATH_BYTES];
-    int data;   /* stays the same when the revision is hidden */
+    psti_access *access; /* with which it is fetched again; NULL = the environment's */
+    int data;            /* stays the same when the revision is hidden */
     int blocks; /* -1 = it has none; never closed before the end, but may come to mean another file
                  */
     psti_fork_guard forks;
@@ -109,6 +110,8 @@ int psti_depot_keeper_open(const char *path, psti_depot_keeper **out, pst_error 
         return psti_fail(err, -ENOMEM, "dataset", path, "out of memory");
     snprintf(k->path, sizeof k->path, "%s", path);
     k->blocks = -1;
+    if (psti_access_used())
+        k->access = psti_access_ref(psti_access_used());
     pthread_mutex_init(&k->lock, NULL);
     pthread_cond_init(&k->ended, NULL);
     psti_fork_guard_add(&k->forks, &k->lock, in_child, k);
@@ -136,6 +139,7 @@ void psti_depot_keeper_close(psti_depot_keeper *k)
     if (k->blocks >= 0)
         close(k->blocks);
     book_free(k->list);
+    psti_access_unref(k->access);
     psti_free(k);
 }
 
@@ -288,7 +292,9 @@ int psti_depot_keeper_mend(psti_depot_keeper *k, const char *path, uint64_t offs
         const mending m = {&b->objects, b->url, k->data, k->blocks};
         const uint64_t end =
             offset < o->size && length < o->size - offset ? offset + length : o->size;
+        psti_access *before = psti_access_use(k->access);
         rc = mend_object(&m, o, (stretch){offset < o->size ? offset : 0, end}, err);
+        psti_access_use(before);
     }
     end_turn(k, &t);
     return rc;

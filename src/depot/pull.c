@@ -50,6 +50,49 @@ static int system_failed(const puller *p, int rc, const char *what, pst_error *e
     return psti_fail(err, rc, "pull", p->name, "%s: %s", what, strerror(-rc));
 }
 
+/* Why it fails, in a word; what is said first counts. */
+static void fails(puller *p, const char *reason)
+{
+    if (!p->failure.reason[0])
+        snprintf(p->failure.reason, sizeof p->failure.reason, "%s", reason);
+}
+
+/* By what it failed with. What the net says comes from where the bucket is; a folder that stands
+ * for a bucket says what the file system does. */
+static const char *reason_of(int rc, const pst_error *err)
+{
+    const bool local = strcmp(err->stage, "pull") == 0 || strcmp(err->stage, "depot") == 0;
+    switch (rc) {
+    case -ENOSPC:
+    case -EDQUOT:
+        return "no_space";
+    case -ECANCELED:
+        return "stopped";
+    case PST_ECHANGED:
+        return "changing";
+    case PST_ECORRUPT:
+        return "damaged";
+    case -EACCES:
+        return local ? "io" : "credentials";
+    case -ENOENT:
+        return local ? "io" : "not_found";
+    case -EIO:
+    case -EBUSY:
+    case -EPROTO:
+        return local ? rc == -EIO ? "io" : "other" : "unreachable";
+    case -EHOSTUNREACH:
+    case -ECONNREFUSED:
+    case -ETIMEDOUT:
+    case -EREMOTE:
+        return "unreachable";
+    case -EROFS:
+    case -EPERM:
+        return "io";
+    default:
+        return "other";
+    }
+}
+
 /* ---- beginning and end --------------------------------------------------------------------------
  */
 
@@ -173,8 +216,10 @@ static int read_bucket(puller *p, pst_error *err)
     p->from->ask = ask_caller;
     p->from->user = p;
     int rc = p->from->ops->list(p->from, &p->objects, err);
-    if (rc == 0 && p->objects.count == 0)
+    if (rc == 0 && p->objects.count == 0) {
+        fails(p, "empty");
         rc = psti_fail(err, PST_EDATASET, "pull", p->url, "there is nothing");
+    }
     if (rc == 0 && p->objects.count > UINT32_MAX)
         rc = psti_fail(err, PST_ELIMIT, "pull", p->url, "more than 4294967295 objects");
     if (rc == 0)
@@ -329,9 +374,17 @@ static int look_at_complete(puller *p, pst_error *err)
 /* Room is made and taken in one go: who looks next sees the listing. */
 static int reserve(puller *p, pst_error *err)
 {
+    const room_wish wish = {.name = p->name,
+                            .revision = p->revision,
+                            .wanted = &p->objects,
+                            .parts = survey_parts(p->rev),
+                            .partial = p->opts.partial,
+                            .short_of = &p->failure};
     int rc = depot_lock(&p->d, err);
     if (rc == 0)
-        rc = depot_make_room(&p->d, p->name, p->revision, &p->objects, survey_parts(p->rev), err);
+        rc = depot_make_room(&p->d, &wish, err);
+    if (rc == 0 && (rc = left_write(&p->objects, p->rev)) < 0)
+        rc = system_failed(p, rc, "its notes cannot be written", err);
     if (rc == 0)
         rc = listing_write(&p->objects, p->rev, "listing", p->url, err);
     depot_unlock(&p->d);
@@ -390,8 +443,26 @@ static int show(puller *p, pst_error *err)
     unlinkat(p->rev, "listing", 0);
     unlinkat(p->rev, "done", 0);
     unlinkat(p->rev, "boot", 0);
+    unlinkat(p->rev, "left", 0);
     tree_remove(p->rev, "parts", NULL);
     return 0;
+}
+
+/* As much as fits is there: it stays hidden, for those who read the bucket. */
+static int settle_part(puller *p, pst_error *err)
+{
+    int rc = pin_it(p);
+    if (rc == 0 && syncfs(p->rev) != 0)
+        rc = -errno;
+    return rc < 0 ? system_failed(p, rc, "cannot be written", err) : 0;
+}
+
+static bool some_left(const listing *l)
+{
+    for (size_t i = 0; i < l->count; i++)
+        if (l->objects[i].left)
+            return true;
+    return false;
 }
 
 /* A revision that could not even be begun leaves nothing. */
@@ -431,8 +502,9 @@ static int pull_revision(puller *p, pst_error *err)
         rc = told(p, err);
     if (rc == 0)
         rc = fetch_all(p, err);
+    p->some_left = rc == 0 && some_left(&p->objects);
     if (rc == 0)
-        rc = show(p, err);
+        rc = p->some_left ? settle_part(p, err) : show(p, err);
     return rc;
 }
 
@@ -447,13 +519,16 @@ static int pull(puller *p, const char *url, pst_error *err)
         bucket_close(p->from); /* what was stopped stays so */
         p->from = NULL;
         rc = bucket_open(p->url, &p->from, err);
-        if (rc == 0 && url && round == 0 && file_write(p->set, ".url", p->url, strlen(p->url)) < 0)
+        if (rc == 0 && url && round == 0 && !p->opts.dry &&
+            file_write(p->set, ".url", p->url, strlen(p->url)) < 0)
             rc = psti_fail(err, -EIO, "pull", p->name, "its folder cannot be written");
         if (rc == 0)
             rc = choose_revision(p, &fixed, err);
-        if (rc == 0)
+        if (rc == 0 && !p->opts.dry)
             rc = pull_revision(p, err);
         close_revision(p);
+        if (rc == PST_ECHANGED && !p->failure.reason[0] && (fixed || round + 1 == LISTINGS_MOST))
+            fails(p, fixed ? "gone" : "changing");
         if (rc != PST_ECHANGED || fixed || round + 1 == LISTINGS_MOST)
             break;
         rc = 0; /* the bucket changed meanwhile: list again; what came is linked */
@@ -461,6 +536,32 @@ static int pull(puller *p, const char *url, pst_error *err)
     if (rc == 0)
         rc = told(p, err);
     return rc;
+}
+
+/* What was pulled, as it is here now; of a dry run what the bucket holds. */
+static int tell_found(puller *p, pst_revision *out, pst_error *err)
+{
+    survey s;
+    memset(out, 0, sizeof *out);
+    snprintf(out->name, sizeof out->name, "%s", p->name);
+    snprintf(out->revision, sizeof out->revision, "%s", p->revision);
+    snprintf(out->url, sizeof out->url, "%s", p->url);
+    out->objects = p->objects.count;
+    out->bytes = p->objects.bytes;
+    const int rc = survey_dataset(&p->d, p->name, false, &s);
+    if (rc < 0)
+        return system_failed(p, rc, "cannot be listed", err);
+    bool found = false;
+    for (size_t i = 0; i < s.count; i++)
+        if (strcmp(s.revisions[i].shown.revision, p->revision) == 0 &&
+            (s.revisions[i].shown.complete || !found)) {
+            *out = s.revisions[i].shown;
+            found = true;
+        }
+    survey_fini(&s);
+    return found || p->opts.dry
+               ? 0
+               : psti_fail(err, -ENOENT, "dataset", p->name, "was evicted a moment ago");
 }
 
 int pst_pull(const char *name, const char *url, const pst_pull_options *opts, pst_revision *out,
@@ -481,11 +582,23 @@ int pst_pull(const char *name, const char *url, const pst_pull_options *opts, ps
         p->opts = *opts;
     pthread_mutex_init(&p->guard, NULL);
     pthread_cond_init(&p->ended, NULL);
-    const int rc = pull(p, url, err);
-    char dir[PST_PATH_BYTES], spec[PST_DATASET_NAME_BYTES + PST_REVISION_BYTES];
-    snprintf(dir, sizeof dir, "%s", p->d.path);
-    snprintf(spec, sizeof spec, "%s@%s", name, p->revision);
+    pst_error why;
+    psti_error_clear(&why);
+    int rc = pull(p, url, &why);
+    if (rc < 0 && err)
+        *err = why;
+    if (rc < 0)
+        fails(p, reason_of(rc, &why));
+    else
+        p->failure = (pst_pull_failure){0};
+    if (opts && opts->failure)
+        *opts->failure = p->failure;
+    if (p->lock >= 0)
+        close(p->lock); /* nobody pulls it any more */
+    p->lock = -1;
+    if (rc == 0 && out)
+        rc = tell_found(p, out, err);
     puller_fini(p);
     psti_free(p);
-    return rc == 0 && out ? pst_datasets_find(dir, spec, out, err) : rc;
+    return rc;
 }

@@ -52,6 +52,34 @@ static void keep_known(listing *l)
     l->count = kept;
 }
 
+/* Of one that somebody pulls, what he wants does. */
+static void keep_wanted(held_revision *r, int rev)
+{
+    listing *l = &r->objects;
+    size_t kept = 0;
+    uint64_t coming = 0;
+    l->bytes = 0;
+    for (size_t i = 0; i < l->count; i++) {
+        const object *o = &l->objects[i];
+        if (o->left && !o->known)
+            continue;
+        coming += o->known ? 0 : o->size;
+        l->bytes += o->size;
+        l->objects[kept++] = *o;
+    }
+    l->count = kept;
+    const uint64_t parts = survey_parts(rev);
+    r->pending = coming > parts ? coming - parts : 0;
+}
+
+uint64_t survey_pending(const survey *s)
+{
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < s->count; i++)
+        bytes += s->revisions[i].made ? 0 : s->revisions[i].pending;
+    return bytes;
+}
+
 static int add_partial(held_revision *r, int set, int rev)
 {
     r->shown.pulling = lock_is_held(set, ".pulling");
@@ -62,14 +90,19 @@ static int add_partial(held_revision *r, int set, int rev)
         r->shown.objects = r->objects.count;
         r->shown.bytes = r->objects.bytes;
         rc = done_read(&r->objects, rev);
+        r->shown.partial = left_read(&r->objects, rev) == 0;
     }
     for (size_t i = 0; i < r->objects.count; i++) {
-        r->shown.objects_done += r->objects.objects[i].known;
+        const object *o = &r->objects.objects[i];
+        r->shown.objects_done += o->known;
+        r->shown.bytes_here += o->known ? o->size : 0;
         r->shown.refetch_s += (double)r->objects.objects[i].took_us * 1e-6;
     }
     if (!r->shown.pulling) {
         r->parts_bytes = survey_parts(rev);
         keep_known(&r->objects);
+    } else {
+        keep_wanted(r, rev);
     }
     return rc == -ENOMEM ? rc : 0; /* no listing: nothing was reserved yet */
 }
@@ -82,7 +115,7 @@ static int add_complete(held_revision *r, int rev, bool load)
         return rc;
     r->shown.complete = 1;
     r->shown.objects = r->shown.objects_done = s.objects;
-    r->shown.bytes = s.bytes;
+    r->shown.bytes = r->shown.bytes_here = s.bytes;
     r->shown.refetch_s = s.refetch_s;
     memcpy(r->shown.url, s.url, sizeof s.url);
     r->shown.in_use = lock_is_held(rev, ".lock");

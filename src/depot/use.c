@@ -82,6 +82,25 @@ static void hold_part(const char *real, psti_depot_hold *out)
         out->below[above - tail] = 0;
 }
 
+/* The folder of a dataset stands for a complete revision in it. */
+static int enter_set(const char *path, char real[PATH_MAX], pst_error *err)
+{
+    char revision[PST_REVISION_BYTES];
+    const int set = open(real, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (set < 0)
+        return 0;
+    const int rc = psti_depot_look_in(set, revision);
+    close(set);
+    if (rc == -ENOENT)
+        return psti_fail(err, rc, "dataset", path,
+                         "no revision of it is complete here yet; PENSTOCK_ENGINE=unix:DIR names "
+                         "the engine that reads what is missing from its bucket");
+    const size_t len = strlen(real);
+    if (rc == 0 && len + sizeof revision + 1 < PATH_MAX)
+        snprintf(real + len, PATH_MAX - len, "/%s", revision);
+    return 0;
+}
+
 static int hold_folder(const char *path, bool counts, psti_depot_hold *out, pst_error *err)
 {
     char real[PATH_MAX], whole[PATH_MAX], *revision;
@@ -89,8 +108,14 @@ static int hold_folder(const char *path, bool counts, psti_depot_hold *out, pst_
     if (!realpath(path, real))
         return 0; /* whoever opens it says what is wrong */
     memcpy(whole, real, sizeof whole);
-    if (!take_apart(real, &revision, &below))
-        return 0;
+    if (!take_apart(real, &revision, &below)) {
+        memcpy(real, whole, sizeof whole);
+        const int rc = enter_set(path, real, err);
+        if (rc < 0)
+            return rc;
+        if (!take_apart(real, &revision, &below))
+            return 0;
+    }
     const int set = open(real, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (set < 0)
         return 0;

@@ -334,7 +334,8 @@ static void judge_refusal(answer *a, const psti_get *get, const char *code)
                    code);
         return;
     }
-    if (b->creds && (is_one_of(code, expired) || silent)) {
+    const bool given = b->creds && b->creds->kind == CREDS_GIVEN; /* may have been replaced */
+    if (b->creds && (is_one_of(code, expired) || silent || given)) {
         answer_say(a, EXPIRED, -EACCES, "the credentials are not accepted%s (HTTP %d%s%s)",
                    silent ? "" : " any more", a->status, *code ? " " : "", code);
         return;

@@ -142,20 +142,33 @@ static const char *fault_of_region(const char *region)
     return NULL;
 }
 
-static int place_s3(psti_bucket *b, const char *name, const profile_set *set, pst_error *err)
+/* What its owner gave goes before what the environment says. */
+static bool find_given(const access_place *given, psti_bucket *b, char *endpoint, size_t room)
+{
+    if (given->region[0])
+        snprintf(b->region, sizeof b->region, "%s", given->region);
+    if (given->endpoint[0])
+        snprintf(endpoint, room, "%s", given->endpoint);
+    return given->endpoint[0] != 0;
+}
+
+static int place_s3(psti_bucket *b, const char *name, const profile_set *set,
+                    const access_place *own, pst_error *err)
 {
     static const char *const regions[] = {"AWS_REGION", "AWS_DEFAULT_REGION", NULL};
     char endpoint[300] = "";
     url_parts parts;
-    bool by_path;
+    bool by_path = false;
     if (!find_setting(set, regions, NULL, "region", b->region, sizeof b->region))
         snprintf(b->region, sizeof b->region, "us-east-1");
-    const bool given = find_endpoint(set, endpoint, sizeof endpoint);
+    const bool given = find_given(own, b, endpoint, sizeof endpoint) ||
+                       find_endpoint(set, endpoint, sizeof endpoint);
     const char *fault = fault_of_region(b->region);
     if (!given && (getenv("AWS_ENDPOINT_URL_S3") || getenv("AWS_ENDPOINT_URL")))
         fault = "the endpoint's URL is empty or longer than 299 bytes";
     if (!fault)
         fault = find_style(set, given, name, &by_path);
+    by_path = by_path || own->by_path;
     if (fault)
         return psti_fail(err, -EINVAL, "bucket", b->name, "%s", fault);
     if (!given)
@@ -198,14 +211,18 @@ static int open_s3(psti_bucket *b, const char *url, char **rest, pst_error *err)
     profile_open(&set);
     b->s3 = true;
     snprintf(b->name, sizeof b->name, "s3://%s", name);
-    int rc = place_s3(b, name, &set, err);
+    psti_access *access = psti_access_used();
+    access_place own = {0};
+    if (access)
+        access_where(access, &own);
+    int rc = place_s3(b, name, &set, &own, err);
     profile_close(&set);
     if (rc < 0)
         return rc;
     *rest = psti_strdup(PSTI_MEM_NET, at[len] ? at + len + 1 : "");
     if (!*rest)
         return psti_fail(err, -ENOMEM, "bucket", url, "out of memory");
-    rc = provider_open(&b->creds, err);
+    rc = access ? provider_open_given(access, &b->creds, err) : provider_open(&b->creds, err);
     if (rc == 0)
         warn_plain(b);
     return rc;

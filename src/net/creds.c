@@ -261,8 +261,7 @@ int creds_load(creds_kind kind, const char *uri, creds *out, char *reason, size_
     return rc == 1 ? 0 : rc == 0 ? -ENOENT : rc;
 }
 
-/* A header must not be ended by what a file says. */
-static bool creds_are_plain(const creds *c)
+bool creds_are_plain(const creds *c)
 {
     const char *const text[] = {c->access_key, c->secret_key, c->token};
     for (int i = 0; i < 3; i++)
@@ -348,6 +347,29 @@ int provider_open(provider **out, pst_error *err)
     return 0;
 }
 
+int provider_open_given(psti_access *access, provider **out, pst_error *err)
+{
+    *out = NULL;
+    if (!access_signs(access))
+        return 0;
+    provider *p = psti_calloc(PSTI_MEM_NET, 1, sizeof *p);
+    if (!p)
+        return psti_fail(err, -ENOMEM, "credentials", NULL, "out of memory");
+    pthread_mutex_init(&p->lock, NULL);
+    psti_fork_guard_add(&p->forks, &p->lock, forget_renewal, p);
+    p->kind = CREDS_GIVEN;
+    p->now = secret_alloc(sizeof *p->now);
+    p->signer = signer_new();
+    p->version = 1;
+    p->access = psti_access_ref(access);
+    if (!p->now || !p->signer) {
+        provider_close(p);
+        return psti_fail(err, -ENOMEM, "credentials", NULL, "out of memory");
+    }
+    *out = p;
+    return 0;
+}
+
 /* Only when no renewal is under way: the bucket is kept for it. */
 void provider_close(provider *p)
 {
@@ -357,6 +379,7 @@ void provider_close(provider *p)
     secret_free(p->now, sizeof *p->now);
     secret_free(p->fresh, sizeof *p->fresh);
     signer_free(p->signer);
+    psti_access_unref(p->access);
     pthread_mutex_destroy(&p->lock);
     psti_free(p);
 }
@@ -422,10 +445,24 @@ static void take_fresh_locked(provider *p)
     p->version++;
 }
 
+static int take_given_locked(provider *p)
+{
+    const int rc = access_renew(p->access, &p->access_version, p->now);
+    if (rc < 0)
+        secret_wipe(p->now, sizeof *p->now);
+    p->version += rc != 0;
+    return rc < 0 ? rc : 0;
+}
+
 int provider_ready(psti_bucket *bucket, int64_t now_s)
 {
     provider *p = bucket->creds;
     pthread_mutex_lock(&p->lock);
+    if (p->kind == CREDS_GIVEN) {
+        const int rc = take_given_locked(p);
+        pthread_mutex_unlock(&p->lock);
+        return rc;
+    }
     take_fresh_locked(p);
     const int64_t left = p->now->expires_s ? p->now->expires_s - now_s : INT64_MAX;
     const bool can = p->kind == CREDS_CONTAINER || p->kind == CREDS_FILE;
@@ -442,6 +479,11 @@ bool provider_expired(psti_bucket *bucket, uint32_t version)
 {
     provider *p = bucket->creds;
     pthread_mutex_lock(&p->lock);
+    if (p->kind == CREDS_GIVEN) { /* others may have been given since it was sent */
+        const bool newer = take_given_locked(p) == 0 && version != p->version;
+        pthread_mutex_unlock(&p->lock);
+        return newer;
+    }
     take_fresh_locked(p);
     bool can = p->kind == CREDS_CONTAINER || p->kind == CREDS_FILE;
     if (can && version == p->version) {

@@ -118,6 +118,9 @@ static int list_pages(listing *l, psti_bucket *bucket, const char *prefix, page 
 int psti_net_list(psti_bucket *bucket, const char *prefix,
                   int (*each)(void *user, const psti_object *object), void *user, pst_error *err)
 {
+    const psti_catalog *known = catalog_used();
+    if (known)
+        return known->list(known->user, prefix, each, user);
     if (!bucket->s3)
         return psti_fail(err, -ENOTSUP, "list", bucket->name,
                          "plain HTTP has no listings; name a manifest, a tar shard or a file");
@@ -139,6 +142,11 @@ int psti_net_list(psti_bucket *bucket, const char *prefix,
 int psti_net_head(psti_bucket *bucket, const char *key, uint64_t *size, char etag[PSTI_ETAG_ROOM],
                   pst_error *err)
 {
+    const psti_catalog *known = catalog_used();
+    if (known)
+        return known->head(known->user, key, size, etag) < 0
+                   ? psti_fail(err, -ENOENT, "bucket", key, "there is no such object")
+                   : 0;
     psti_get get = {
         .bucket = bucket, .key = key, .size = UINT64_MAX, .length = UINT64_MAX, .err = err};
     const int rc = loop_ask(&get, REQUEST_HEAD, NULL);

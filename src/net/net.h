@@ -37,6 +37,43 @@ const char *psti_bucket_name(const psti_bucket *bucket);
 /* Whether its keys can be listed: S3 only. */
 bool psti_bucket_lists(const psti_bucket *bucket);
 
+/* ---- on behalf of somebody (access.c) ---------------------------------------------------------
+ */
+
+/* How one owner's buckets are asked, in place of what the environment says: counted, any thread.
+ * Credentials lie in secret memory. Those that are replaced are wiped, and buckets that were opened
+ * with them sign their next request with the new ones. */
+typedef struct psti_access psti_access;
+psti_access *psti_access_new(void); /* asks for nothing yet; NULL = no memory */
+psti_access *psti_access_ref(psti_access *access);
+void psti_access_unref(psti_access *access); /* NULL is fine */
+/* From a flat JSON object in secret memory: url, endpoint, region, path_style, access_key,
+ * secret_key, session_token, all but the first optional; without access_key nothing is signed. url
+ * has cap bytes. What is wrong is said without what is secret. */
+int psti_access_read(psti_access *access, const char *json, size_t bytes, char *url, size_t cap,
+                     pst_error *err);
+void psti_access_revoke(psti_access *access); /* wiped: requests fail from now on */
+/* Buckets that the calling thread opens from now on are opened so; NULL = as the environment says.
+ * Returns what was before. It is not referenced: whoever sets it takes it back. */
+psti_access *psti_access_use(psti_access *access);
+psti_access *psti_access_used(void);
+
+/* Memory that is in no core file, filled with noughts; wiped when let go. NULL is fine to free. */
+void *psti_secret_alloc(size_t bytes);
+void psti_secret_free(void *memory, size_t bytes);
+void psti_secret_hide(const void *memory, size_t bytes); /* its pages, from now on */
+
+/* What the calling thread is told when it asks for a listing or for one object's size, in place of
+ * the server's answer; NULL = nothing. Returns what was before. */
+typedef struct psti_object psti_object;
+typedef struct psti_catalog {
+    int (*list)(void *user, const char *prefix, int (*each)(void *user, const psti_object *object),
+                void *each_user);
+    int (*head)(void *user, const char *key, uint64_t *size, char etag[PSTI_ETAG_ROOM]);
+    void *user;
+} psti_catalog;
+const psti_catalog *psti_catalog_use(const psti_catalog *catalog);
+
 /* What the net keeps about a request while it runs; no one else looks inside. */
 struct psti_transfer;
 struct psti_sum {
@@ -109,13 +146,13 @@ psti_net_watch psti_net_watch_set(psti_net_watch watch);
  * asks. */
 int psti_net_depth(int connections);
 
-typedef struct psti_object {
+struct psti_object {
     const char *key; /* as it is, any byte but NUL, which ends it */
     size_t key_len;
     uint64_t size;
     int64_t mtime_ns; /* since 1970; 0 = the server did not say */
     const char *etag; /* quotes included; "" = the server did not say */
-} psti_object;
+};
 
 /* Lists the keys that begin with prefix in byte order, 1,000 a request; each() is called from the
  * calling thread, and what it returns, if not nought, ends the listing and is returned. A listing

@@ -36,7 +36,15 @@ typedef struct creds {
     int64_t expires_s; /* since 1970; 0 = not known */
 } creds;
 
-typedef enum creds_kind { CREDS_NONE, CREDS_ENVIRONMENT, CREDS_FILE, CREDS_CONTAINER } creds_kind;
+typedef enum creds_kind {
+    CREDS_NONE,
+    CREDS_ENVIRONMENT,
+    CREDS_FILE,
+    CREDS_CONTAINER,
+    CREDS_GIVEN
+} creds_kind;
+/* A header must not be ended by what was read. */
+bool creds_are_plain(const creds *c);
 
 struct signer; /* sign.c */
 
@@ -50,12 +58,16 @@ typedef struct provider {
     bool refreshing, failed;
     uint32_t version;       /* of now */
     int64_t refresh_from_s; /* not before: after a refresh that failed */
+    psti_access *access;    /* of those that were given */
+    uint32_t access_version;
     psti_fork_guard forks;
 } provider;
 
 /* NULL in *out and 0: nobody's requests are unsigned. */
 int provider_open(provider **out, pst_error *err);
 void provider_close(provider *p);
+/* Those that were given; NULL in *out: it has none. */
+int provider_open_given(psti_access *access, provider **out, pst_error *err);
 /* Where a kind of credentials comes from, once more. 0 or a failure, with a reason. */
 int creds_load(creds_kind kind, const char *uri, creds *out, char *reason, size_t room);
 /* Whether the bucket's credentials can be used at this second; begins a renewal when they soon
@@ -64,6 +76,19 @@ int provider_ready(psti_bucket *bucket, int64_t now_s);
 /* The server says that they are no longer good: those of `version`, unless they were renewed since.
  * False: they cannot be renewed. */
 bool provider_expired(psti_bucket *bucket, uint32_t version);
+
+/* ---- on behalf of somebody (access.c) ---------------------------------------------------------
+ */
+
+typedef struct access_place {
+    char endpoint[300], region[64]; /* "" = as the environment says */
+    bool by_path;
+} access_place;
+void access_where(psti_access *a, access_place *out);
+bool access_signs(psti_access *a);
+/* 1: out and *version are newer ones; 0: they are those; -EACCES: there are none any more. */
+int access_renew(psti_access *a, uint32_t *version, creds *out);
+const psti_catalog *catalog_used(void); /* by the calling thread; NULL = none */
 
 /* ---- signatures (sign.c) ----------------------------------------------------------------------
  */

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "core/memory.h"
 #include "core/status.h"
 #include "net/net.h"
 
@@ -86,4 +87,68 @@ int psti_net_head(psti_bucket *bucket, const char *key, uint64_t *size, char eta
 void psti_net_stats_get(psti_net_stats *out)
 {
     memset(out, 0, sizeof *out);
+}
+
+psti_access *psti_access_new(void)
+{
+    return NULL;
+}
+
+psti_access *psti_access_ref(psti_access *access)
+{
+    return access;
+}
+
+void psti_access_unref(psti_access *access)
+{
+    (void)access;
+}
+
+int psti_access_read(psti_access *access, const char *json, size_t bytes, char *url, size_t cap,
+                     pst_error *err)
+{
+    (void)access;
+    (void)json;
+    (void)bytes;
+    (void)url;
+    (void)cap;
+    return psti_fail(err, -ENOTSUP, "bucket", NULL, "built without libcurl");
+}
+
+void psti_access_revoke(psti_access *access)
+{
+    (void)access;
+}
+
+psti_access *psti_access_use(psti_access *access)
+{
+    return access;
+}
+
+psti_access *psti_access_used(void)
+{
+    return NULL;
+}
+
+const psti_catalog *psti_catalog_use(const psti_catalog *catalog)
+{
+    return catalog;
+}
+
+void *psti_secret_alloc(size_t bytes)
+{
+    return psti_calloc(PSTI_MEM_NET, 1, bytes);
+}
+
+void psti_secret_free(void *memory, size_t bytes)
+{
+    if (memory)
+        explicit_bzero(memory, bytes);
+    psti_free(memory);
+}
+
+void psti_secret_hide(const void *memory, size_t bytes)
+{
+    (void)memory;
+    (void)bytes;
 }

@@ -153,6 +153,17 @@ bool profile_get(const profile_file *file, const char *section, const char *pare
 /* ---- JSON of credential servers ----------------------------------------------------------------
  */
 
+/* What stands behind "\\u", if it is a plain letter; encoders write '&' so. 0: it is not. */
+static char plain_escape(const char *digits, size_t left)
+{
+    char four[5] = "", *end;
+    if (left < 4)
+        return 0;
+    memcpy(four, digits, 4);
+    const unsigned long code = strtoul(four, &end, 16);
+    return *end == 0 && code >= 0x20 && code < 0x7f ? (char)code : 0;
+}
+
 /* Behind the opening quote at text[*at]; stops behind the closing one. */
 static bool json_string(const char *text, size_t size, size_t *at, char *out, size_t room)
 {
@@ -166,9 +177,14 @@ static bool json_string(const char *text, size_t size, size_t *at, char *out, si
             return true;
         }
         if (c == '\\') {
-            if (++i >= size || !strchr("\"\\/", text[i]))
-                return false; /* no credential holds what the other escapes stand for */
-            c = text[i];
+            if (++i >= size)
+                return false;
+            c = text[i] == 'u'                     ? plain_escape(text + i + 1, size - i - 1)
+                : strchr("\"\\/", text[i]) != NULL ? text[i]
+                                                   : 0;
+            if (!c) /* no credential holds what the other escapes stand for */
+                return false;
+            i += text[i] == 'u' ? 4 : 0;
         }
         if ((unsigned char)c < 0x20 || (out && len + 1 >= room))
             return false;

@@ -14,7 +14,7 @@
 #include "serve/pulled.h"
 #include "serve/server.h"
 
-enum { CONNECTIONS_MOST = 32, TIMEOUT_S = 5, MEMORY = 16 << 10, BODY_MOST = 8 << 10 };
+enum { CONNECTIONS_MOST = 32, TIMEOUT_S = 5, MEMORY = 16 << 10, BODY_MOST = 16 << 10 };
 
 struct control {
     pst_server *server;
@@ -170,17 +170,26 @@ static json_t *show_engine(pst_server *s)
     pthread_mutex_lock(&s->lock);
     const int clients = s->conn_count;
     pthread_mutex_unlock(&s->lock);
-    return json_pack("{s:s, s:i, s:f, s:i, s:i, s:I, s:I, s:I, s:I, s:s, s:i, s:o, s:o}", "version",
-                     PST_VERSION, "protocol", WIRE_VERSION, "seconds",
-                     seconds(psti_now_ns() - s->started_ns), "workers", s->settings.workers, "cpus",
-                     s->settings.cpus, "memory_bytes", (json_int_t)s->settings.memory_bytes,
-                     "used_bytes", (json_int_t)psti_budget_used(budget), "peak_bytes",
-                     (json_int_t)psti_budget_peak(budget), "cache_bytes",
-                     (json_int_t)s->settings.cache_bytes, "cpu", s->settings.cpu, "connections",
-                     clients, "cache", show_cache(s), "disk", show_disk(s));
+    return json_pack(
+        "{s:s, s:i, s:f, s:i, s:i, s:I, s:I, s:I, s:I, s:s, s:i, s:o, s:o, s:s}", "version",
+        PST_VERSION, "protocol", WIRE_VERSION, "seconds", seconds(psti_now_ns() - s->started_ns),
+        "workers", s->settings.workers, "cpus", s->settings.cpus, "memory_bytes",
+        (json_int_t)s->settings.memory_bytes, "used_bytes", (json_int_t)psti_budget_used(budget),
+        "peak_bytes", (json_int_t)psti_budget_peak(budget), "cache_bytes",
+        (json_int_t)s->settings.cache_bytes, "cpu", s->settings.cpu, "connections", clients,
+        "cache", show_cache(s), "disk", show_disk(s), "instance", s->instance);
 }
 
 /* ---- HTTP ------------------------------------------------------------------------------------ */
+
+static enum MHD_Result reply_nothing(struct MHD_Connection *to)
+{
+    struct MHD_Response *r = MHD_create_response_from_buffer(0, NULL, MHD_RESPMEM_PERSISTENT);
+    const enum MHD_Result ok = r ? MHD_queue_response(to, MHD_HTTP_NO_CONTENT, r) : MHD_NO;
+    if (r)
+        MHD_destroy_response(r);
+    return ok;
+}
 
 static enum MHD_Result reply(struct MHD_Connection *to, unsigned status, json_t *body)
 {
@@ -217,20 +226,26 @@ static enum MHD_Result answer_pulled(const struct control *control, struct MHD_C
     json_t *body = NULL;
     if (strcmp(method, "GET") != 0 && uid_of(to) != geteuid())
         return reply(to, MHD_HTTP_FORBIDDEN,
-                     json_pack("{s:s}", "error", "only the daemon's own user may"));
+                     pulled_refusal("only the daemon's own user may", "forbidden"));
     if (r->too_large)
-        return reply(to, MHD_HTTP_BAD_REQUEST, json_pack("{s:s}", "error", "the body is too long"));
-    const unsigned status = pulled_answer(control->pulled, method, name, r->body, r->used, &body);
-    return reply(to, status, body);
+        return reply(to, MHD_HTTP_BAD_REQUEST, pulled_refusal("the body is too long", "invalid"));
+    const pulled_request asked = {
+        .method = method, .name = name, .body = r->body, .body_bytes = r->used};
+    const unsigned status = pulled_answer(control->pulled, &asked, &body);
+    return status == MHD_HTTP_NO_CONTENT ? reply_nothing(to) : reply(to, status, body);
 }
 
+/* There may be credentials in it: what the library has of it is left out of core files and wiped,
+ * which it does not mind once the bytes are taken. */
 static void keep_body(request *r, const char *data, size_t bytes)
 {
+    psti_secret_hide(data, bytes);
     r->too_large = r->too_large || bytes > sizeof r->body - r->used;
-    if (r->too_large)
-        return;
-    memcpy(r->body + r->used, data, bytes);
-    r->used += bytes;
+    if (!r->too_large) {
+        memcpy(r->body + r->used, data, bytes);
+        r->used += bytes;
+    }
+    explicit_bzero((char *)data, bytes);
 }
 
 static enum MHD_Result answer(void *user, struct MHD_Connection *to, const char *url,
@@ -249,7 +264,7 @@ static enum MHD_Result answer(void *user, struct MHD_Connection *to, const char 
     const struct control *control = user;
     request *r = *per_request;
     if (!r) { /* the head alone: the answer waits until the request is whole */
-        *per_request = r = psti_calloc(PSTI_MEM_SERVE, 1, sizeof *r);
+        *per_request = r = psti_secret_alloc(sizeof *r);
         return r ? MHD_YES : MHD_NO;
     }
     if (*data_bytes > 0) {
@@ -260,14 +275,14 @@ static enum MHD_Result answer(void *user, struct MHD_Connection *to, const char 
     if (strncmp(url, below, sizeof below - 1) == 0)
         return answer_pulled(control, to, method, url + sizeof below - 1, r);
     if (strcmp(method, "GET") != 0)
-        return reply(to, MHD_HTTP_METHOD_NOT_ALLOWED, json_pack("{s:s}", "error", "only GET"));
+        return reply(to, MHD_HTTP_METHOD_NOT_ALLOWED, pulled_refusal("only GET", "invalid"));
     for (size_t i = 0; i < sizeof pages / sizeof *pages; i++)
         if (strcmp(url, pages[i].url) == 0)
             return reply(to, MHD_HTTP_OK, pages[i].show(control->server));
     return reply(to, MHD_HTTP_NOT_FOUND,
-                 json_pack("{s:s}", "error",
-                           "there are /v1/jobs, /v1/datasets, /v1/datasets/NAME, /v1/engine and "
-                           "/v1/check"));
+                 pulled_refusal("there are /v1/jobs, /v1/datasets, /v1/datasets/NAME, /v1/engine "
+                                "and /v1/check",
+                                "not_found"));
 }
 
 static void request_ended(void *user, struct MHD_Connection *c, void **per_request,
@@ -276,7 +291,7 @@ static void request_ended(void *user, struct MHD_Connection *c, void **per_reque
     (void)user;
     (void)c;
     (void)code;
-    psti_free(*per_request);
+    psti_secret_free(*per_request, sizeof(request));
     *per_request = NULL;
 }
 
@@ -293,7 +308,8 @@ static void greet(void *user, struct MHD_Connection *c, void **state,
     struct ucred who;
     socklen_t size = sizeof who;
     if (!info || getsockopt(info->connect_fd, SOL_SOCKET, SO_PEERCRED, &who, &size) ||
-        !server_allows(control->server, who.uid))
+        !(control->server->allow_any ? server_is_owner(who.uid)
+                                     : server_allows(control->server, who.uid)))
         shutdown(info ? info->connect_fd : -1, SHUT_RDWR);
 }
 
@@ -305,10 +321,11 @@ int control_open(pst_server *s, struct control **out, pst_error *err)
     control->server = s;
     *out = control;
     control->sock = -1;
-    control->pulled = pulled_new();
+    control->pulled = pulled_new(s->depot, &s->sources);
     if (!control->pulled)
         return psti_fail(err, -ENOMEM, "serve", NULL, "out of memory");
-    control->sock = where_listen(&s->at, WHERE_CONTROL, SOCK_STREAM, s->allow_count > 0, err);
+    control->sock =
+        where_listen(&s->at, WHERE_CONTROL, SOCK_STREAM, !s->allow_any && s->allow_count > 0, err);
     if (control->sock < 0)
         return control->sock;
     control->http = MHD_start_daemon(

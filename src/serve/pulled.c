@@ -1,47 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Pulls that the daemon runs, each on a thread of its own, and the datasets that are on its disk.
- * What the threads tell is read by the control thread under pulled.lock. */
-#include "serve/pulled.h"
-
+ * Pulls that the daemon runs, each on a thread of its own, and what is asked of the datasets on its
+ * disk. What the threads tell is read by the control thread under pulled.lock. */
 #include <errno.h>
-#include <pthread.h>
 #include <signal.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "core/memory.h"
 #include "core/status.h"
 #include "depot/depot.h"
-#include "net/net.h"
-#include "penstock.h"
+#include "serve/pulled_priv.h"
 
-enum { PULLS_MOST = 8, OK = 200, ACCEPTED = 202, BAD = 400, NOT_FOUND = 404, CONFLICT = 409 };
+enum { PULLS_MOST = 8 };
 
-typedef struct pull {
-    struct pull *next;
-    struct pulled *all;
-    char name[PST_DATASET_NAME_BYTES], url[1024], revision[PST_REVISION_BYTES];
-    bool pin, check;
-    pthread_t thread;
-    atomic_bool stop; /* partner: progress */
-    /* under pulled.lock */
-    bool running;
-    int rc;
-    pst_pull_progress now;
-    pst_error error;
-} pull;
-
-struct pulled {
-    pthread_mutex_t lock; /* guards what the pulls tell; a leaf. The list is the control thread's */
-    pull *pulls;
-};
-
-struct pulled *pulled_new(void)
+struct pulled *pulled_new(const char *dir, sources *from)
 {
     struct pulled *p = psti_calloc(PSTI_MEM_SERVE, 1, sizeof *p);
-    if (p)
-        pthread_mutex_init(&p->lock, NULL);
+    if (!p)
+        return NULL;
+    p->dir = dir;
+    p->sources = from;
+    pthread_mutex_init(&p->lock, NULL);
     return p;
 }
 
@@ -72,21 +51,49 @@ static int progress(const pst_pull_progress *now, void *user)
     return atomic_load(&one->stop);
 }
 
+/* As its source says, or as the environment does where nothing was said. */
+static int run_pull(pull *one, pst_pull_failure *failure, pst_error *err)
+{
+    char url[1024];
+    pst_revision *found = psti_calloc(PSTI_MEM_SERVE, 1, sizeof *found);
+    pst_pull_options opts;
+    pst_pull_options_init(&opts);
+    opts.dir = one->all->dir;
+    opts.revision = one->revision[0] ? one->revision : NULL;
+    opts.pin = one->pin;
+    opts.check = one->check;
+    opts.dry = one->dry;
+    opts.partial = one->partial;
+    opts.failure = failure;
+    opts.progress = progress;
+    opts.user = one;
+    psti_access *access = sources_find(one->all->sources, one->name, url);
+    psti_access_use(access);
+    const char *from = one->url[0] ? one->url : url[0] ? url : NULL;
+    int rc = found ? pst_pull(one->name, from, &opts, found, err) : -ENOMEM;
+    if (rc == 0 && one->unpin && found->complete) {
+        char spec[PST_DATASET_NAME_BYTES + PST_REVISION_BYTES];
+        snprintf(spec, sizeof spec, "%s@%s", found->name, found->revision);
+        rc = pst_datasets_pin(one->all->dir, spec, 0, err);
+    }
+    psti_access_use(NULL);
+    psti_access_unref(access);
+    psti_free(found);
+    return rc;
+}
+
 static void *pull_thread(void *user)
 {
     pull *one = user;
     pst_error err = {0};
-    pst_pull_options opts;
-    pst_pull_options_init(&opts);
-    opts.revision = one->revision[0] ? one->revision : NULL;
-    opts.pin = one->pin;
-    opts.check = one->check;
-    opts.progress = progress;
-    opts.user = one;
-    const int rc = pst_pull(one->name, one->url[0] ? one->url : NULL, &opts, NULL, &err);
+    pst_pull_failure failure = {0};
+    const int rc = run_pull(one, &failure, &err);
+    if (rc < 0 && !failure.reason[0])
+        snprintf(failure.reason, sizeof failure.reason, "other");
     pthread_mutex_lock(&one->all->lock);
     one->rc = rc;
     one->error = err;
+    one->failure = failure;
     one->running = false;
     pthread_mutex_unlock(&one->all->lock);
     return NULL;
@@ -135,102 +142,8 @@ static bool start(struct pulled *p, pull *one)
     return started;
 }
 
-/* ---- answers ------------------------------------------------------------------------------------
+/* ---- what is asked of one -----------------------------------------------------------------------
  */
-
-static json_t *number(uint64_t n)
-{
-    return json_integer((json_int_t)n);
-}
-
-static json_t *show_pull(struct pulled *p, const pull *one)
-{
-    pthread_mutex_lock(&p->lock);
-    const pst_pull_progress now = one->now;
-    const pst_error error = one->error;
-    const bool running = one->running;
-    const int rc = one->rc;
-    pthread_mutex_unlock(&p->lock);
-    json_t *j = json_object();
-    json_object_set_new(j, "name", json_string(one->name));
-    json_object_set_new(j, "url", json_string(one->url));
-    json_object_set_new(j, "state", json_string(running ? "running" : rc < 0 ? "failed" : "done"));
-    json_object_set_new(j, "revision", json_string(now.revision));
-    json_object_set_new(j, "objects", number(now.objects));
-    json_object_set_new(j, "objects_done", number(now.objects_done));
-    json_object_set_new(j, "objects_bad", number(now.objects_bad));
-    json_object_set_new(j, "bytes", number(now.bytes));
-    json_object_set_new(j, "bytes_done", number(now.bytes_done));
-    json_object_set_new(j, "bytes_linked", number(now.bytes_linked));
-    json_object_set_new(j, "bytes_fetched", number(now.bytes_fetched));
-    json_object_set_new(j, "seconds", json_real(now.seconds));
-    if (!running && rc < 0)
-        json_object_set_new(j, "error", json_string(error.message));
-    return j;
-}
-
-static json_t *show_revision(const pst_revision *r)
-{
-    json_t *j = json_object();
-    json_object_set_new(j, "name", json_string(r->name));
-    json_object_set_new(j, "revision", json_string(r->revision));
-    json_object_set_new(j, "url", json_string(r->url));
-    json_object_set_new(j, "path", json_string(r->path));
-    json_object_set_new(j, "complete", json_boolean(r->complete));
-    json_object_set_new(j, "latest", json_boolean(r->latest));
-    json_object_set_new(j, "pinned", json_boolean(r->pinned));
-    json_object_set_new(j, "in_use", json_boolean(r->in_use));
-    json_object_set_new(j, "pulling", json_boolean(r->pulling));
-    json_object_set_new(j, "objects", number(r->objects));
-    json_object_set_new(j, "objects_done", number(r->objects_done));
-    json_object_set_new(j, "bytes", number(r->bytes));
-    json_object_set_new(j, "bytes_own", number(r->bytes_own));
-    json_object_set_new(j, "refetch_seconds", json_real(r->refetch_s));
-    json_object_set_new(j, "uses", json_real(r->uses));
-    json_object_set_new(j, "last_used", json_integer(r->last_used_s));
-    return j;
-}
-
-static unsigned refuse(unsigned status, const char *why, json_t **out)
-{
-    *out = json_pack("{s:s}", "error", why);
-    return status;
-}
-
-static unsigned refuse_error(int rc, const pst_error *err, json_t **out)
-{
-    const unsigned status = rc == -EBUSY    ? CONFLICT
-                            : rc == -ENOENT ? NOT_FOUND
-                            : rc == -EINVAL ? BAD
-                                            : 500;
-    return refuse(status, err->message, out);
-}
-
-/* All, or those of one name. */
-static unsigned show(struct pulled *p, const char *name, json_t **out)
-{
-    pst_revision *list = NULL;
-    size_t count = 0;
-    pst_error err = {0};
-    const int rc = psti_depot_list(NULL, &list, &count, &err);
-    if (rc < 0)
-        return refuse_error(rc, &err, out);
-    json_t *revisions = json_array(), *pulls = json_array();
-    for (size_t i = 0; i < count; i++)
-        if (!*name || strcmp(list[i].name, name) == 0)
-            json_array_append_new(revisions, show_revision(&list[i]));
-    for (const pull *one = p->pulls; one; one = one->next)
-        if (!*name || strcmp(one->name, name) == 0)
-            json_array_append_new(pulls, show_pull(p, one));
-    pst_free(list);
-    if (*name && json_array_size(revisions) == 0 && json_array_size(pulls) == 0) {
-        json_decref(revisions);
-        json_decref(pulls);
-        return refuse(NOT_FOUND, "no dataset of that name was pulled", out);
-    }
-    *out = json_pack("{s:o, s:o}", "revisions", revisions, "pulls", pulls);
-    return OK;
-}
 
 static bool copy_text(const json_t *from, const char *key, char *to, size_t cap)
 {
@@ -244,85 +157,182 @@ static bool copy_text(const json_t *from, const char *key, char *to, size_t cap)
     return true;
 }
 
-/* {"url": …, "revision": …, "pin": …, "check": …}, each of them optional. */
-static const char *read_body(const char *body, size_t bytes, pull *one)
+static bool copy_flag(const json_t *from, const char *key, bool *to)
 {
-    json_t *asked = bytes ? json_loadb(body, bytes, JSON_REJECT_DUPLICATES, NULL) : json_object();
+    const json_t *value = json_object_get(from, key);
+    *to = json_is_true(value);
+    return !value || json_is_boolean(value);
+}
+
+static json_t *load(const pulled_request *r)
+{
+    return r->body_bytes ? json_loadb(r->body, r->body_bytes, JSON_REJECT_DUPLICATES, NULL)
+                         : json_object();
+}
+
+/* {"url", "revision", "pin", "check", "dry", "partial"}, each of them optional. */
+static const char *read_pull(const pulled_request *r, pull *one)
+{
+    json_t *asked = load(r);
     const char *wrong = NULL;
-    const json_t *pin = json_object_get(asked, "pin"), *check = json_object_get(asked, "check");
     if (!json_is_object(asked))
-        wrong = "the body is a JSON object with url, revision, pin, check";
+        wrong = "the body is a JSON object with url, revision, pin, check, dry, partial";
     else if (!copy_text(asked, "url", one->url, sizeof one->url) ||
              !copy_text(asked, "revision", one->revision, sizeof one->revision))
         wrong = "url and revision are texts";
-    else if ((pin && !json_is_boolean(pin)) || (check && !json_is_boolean(check)))
-        wrong = "pin and check are true or false";
+    else if (!copy_flag(asked, "pin", &one->pin) || !copy_flag(asked, "check", &one->check) ||
+             !copy_flag(asked, "dry", &one->dry) || !copy_flag(asked, "partial", &one->partial))
+        wrong = "pin, check, dry and partial are true or false";
     else if (one->url[0] && !psti_is_bucket_url(one->url))
         wrong = "url is s3://… or http(s)://…"; /* no path of a client is opened */
-    one->pin = json_is_true(pin);
-    one->check = json_is_true(check);
+    one->unpin = json_is_false(json_object_get(asked, "pin"));
     json_decref(asked);
     return wrong;
 }
 
-static unsigned begin(struct pulled *p, const char *name, const char *body, size_t bytes,
-                      json_t **out)
+static unsigned begin(struct pulled *p, const pulled_request *r, json_t **out)
 {
-    pull *before = find(p, name);
+    pull *before = find(p, r->name);
     int running = 0;
     for (const pull *one = p->pulls; one; one = one->next)
         running += is_running(p, one);
     if (before && is_running(p, before))
-        return refuse(CONFLICT, "a pull of it runs", out);
+        return refuse(CONFLICT, "a pull of it runs", "pulling", out);
     if (running >= PULLS_MOST)
-        return refuse(CONFLICT, "eight pulls run already", out);
-    if (strlen(name) >= PST_DATASET_NAME_BYTES || !*name)
-        return refuse(BAD, "a dataset's name has 1 to 64 letters", out);
+        return refuse(CONFLICT, "eight pulls run already", "busy", out);
+    if (strlen(r->name) >= PST_DATASET_NAME_BYTES || !*r->name)
+        return refuse(BAD, "a dataset's name has 1 to 64 letters", "invalid", out);
     pull *one = psti_calloc(PSTI_MEM_SERVE, 1, sizeof *one);
     if (!one)
-        return refuse(500, "out of memory", out);
-    snprintf(one->name, sizeof one->name, "%s", name);
-    const char *wrong = read_body(body, bytes, one);
-    if (!wrong && before)
-        forget(p, before);
-    if (!wrong && !start(p, one))
-        wrong = "no thread can be started";
+        return refuse(FAILED, "out of memory", "other", out);
+    snprintf(one->name, sizeof one->name, "%s", r->name);
+    const char *wrong = read_pull(r, one);
     if (wrong) {
         psti_free(one);
-        return refuse(BAD, wrong, out);
+        return refuse(BAD, wrong, "invalid", out);
+    }
+    if (before)
+        forget(p, before);
+    if (!start(p, one)) {
+        psti_free(one);
+        return refuse(FAILED, "no thread can be started", "other", out);
     }
     *out = json_pack("{s:o}", "pull", show_pull(p, one));
     return ACCEPTED;
 }
 
+/* A folder in which nothing is, and of which nothing was said, is nobody's. */
+static void drop_empty(struct pulled *p, const char *name)
+{
+    char url[1024];
+    psti_access *access = sources_find(p->sources, name, url);
+    if (!access)
+        psti_depot_drop_set(p->dir, name);
+    psti_access_unref(access);
+}
+
 /* A pull that runs is stopped; else the dataset goes. */
-static unsigned end(struct pulled *p, const char *name, json_t **out)
+static unsigned end(struct pulled *p, const char *spec, json_t **out)
 {
     pst_error err = {0};
     uint64_t freed = 0;
+    char name[PST_DATASET_NAME_BYTES + 1];
+    snprintf(name, sizeof name, "%.*s", (int)strcspn(spec, "@"), spec);
     pull *one = find(p, name);
     if (one && is_running(p, one)) {
         atomic_store(&one->stop, true);
         *out = json_pack("{s:o}", "pull", show_pull(p, one));
         return ACCEPTED;
     }
-    const int rc = pst_datasets_evict(NULL, name, &freed, &err);
+    const int rc = psti_depot_evict(p->dir, spec, &freed, &err);
+    if (one && (rc == 0 || rc == -ENOENT) && !strchr(spec, '@'))
+        forget(p, one);
+    if (rc == 0 || rc == -ENOENT)
+        drop_empty(p, name);
     if (rc < 0)
         return refuse_error(rc, &err, out);
-    if (one)
-        forget(p, one);
     *out = json_pack("{s:I}", "freed", (json_int_t)freed);
     return OK;
 }
 
-unsigned pulled_answer(struct pulled *p, const char *method, const char *name, const char *body,
-                       size_t body_bytes, json_t **out)
+/* ---- limits and sources -------------------------------------------------------------------------
+ */
+
+/* {"limit_bytes", "high", "low"}, the marks in percent; what is not said stays. */
+static const char *read_limits(const json_t *asked, pst_datasets_limits *l)
 {
-    if (strcmp(method, "GET") == 0)
-        return show(p, name, out);
-    if (strcmp(method, "POST") == 0)
-        return begin(p, name, body, body_bytes, out);
-    if (strcmp(method, "DELETE") == 0 && *name)
-        return end(p, name, out);
-    return refuse(405, "GET, POST or DELETE", out);
+    const json_t *bytes = json_object_get(asked, "limit_bytes");
+    const json_t *high = json_object_get(asked, "high"), *low = json_object_get(asked, "low");
+    if (!json_is_object(asked))
+        return "the body is a JSON object with limit_bytes, high, low";
+    if ((bytes && (!json_is_integer(bytes) || json_integer_value(bytes) < 0)) ||
+        (high && !json_is_number(high)) || (low && !json_is_number(low)))
+        return "limit_bytes is a whole number, high and low are percentages";
+    if (bytes)
+        l->capacity = (uint64_t)json_integer_value(bytes);
+    if (high)
+        l->high = json_number_value(high) / 100;
+    if (low)
+        l->low = json_number_value(low) / 100;
+    return NULL;
+}
+
+static unsigned set_limits(struct pulled *p, const pulled_request *r, json_t **out)
+{
+    pst_error err = {0};
+    pst_datasets_limits l = {.high = 0.95, .low = 0.85};
+    int rc = pst_datasets_limit(p->dir, NULL, &l, &err);
+    if (rc < 0 && rc != -ENOENT && rc != PST_ECORRUPT)
+        return refuse_error(rc, &err, out);
+    json_t *asked = load(r);
+    const char *wrong = read_limits(asked, &l);
+    json_decref(asked);
+    if (wrong)
+        return refuse(BAD, wrong, "invalid", out);
+    rc = pst_datasets_limit(p->dir, &l, NULL, &err);
+    return rc < 0 ? refuse_error(rc, &err, out) : NOTHING;
+}
+
+static unsigned set_source(struct pulled *p, const char *name, const pulled_request *r,
+                           json_t **out)
+{
+    pst_error err = {0};
+    int rc = psti_depot_make_set(p->dir, name, &err);
+    if (rc == 0)
+        rc = sources_put(p->sources, name, r->body, r->body_bytes, &err);
+    if (rc < 0)
+        drop_empty(p, name);
+    return rc < 0 ? refuse_error(rc, &err, out) : NOTHING;
+}
+
+static unsigned answer_source(struct pulled *p, const char *name, const pulled_request *r,
+                              json_t **out)
+{
+    if (strcmp(r->method, "PUT") == 0)
+        return set_source(p, name, r, out);
+    if (strcmp(r->method, "DELETE") != 0)
+        return refuse(NOT_ALLOWED, "PUT or DELETE", "invalid", out);
+    const bool was = sources_drop(p->sources, name);
+    drop_empty(p, name);
+    return was ? NOTHING : refuse(NOT_FOUND, "nothing was said of it", "not_found", out);
+}
+
+unsigned pulled_answer(struct pulled *p, const pulled_request *r, json_t **out)
+{
+    static const char tail[] = "/source";
+    const size_t len = strlen(r->name), end_len = sizeof tail - 1;
+    if (len > end_len && strcmp(r->name + len - end_len, tail) == 0) {
+        char name[PST_DATASET_NAME_BYTES + 1];
+        snprintf(name, sizeof name, "%.*s", (int)(len - end_len), r->name);
+        return answer_source(p, name, r, out);
+    }
+    if (strcmp(r->method, "GET") == 0)
+        return *r->name ? show_one(p, r->name, find(p, r->name), out) : show_all(p, out);
+    if (strcmp(r->method, "PUT") == 0 && !*r->name)
+        return set_limits(p, r, out);
+    if (strcmp(r->method, "POST") == 0)
+        return begin(p, r, out);
+    if (strcmp(r->method, "DELETE") == 0 && *r->name)
+        return end(p, r->name, out);
+    return refuse(NOT_ALLOWED, "GET, PUT, POST or DELETE", "invalid", out);
 }

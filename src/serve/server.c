@@ -9,10 +9,12 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/random.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "core/clock.h"
+#include "depot/depot.h"
 #include "net/net.h"
 
 enum { CONNS_MOST = 512, EVENTS = 64 };
@@ -62,9 +64,14 @@ bool server_offers(const pst_server *s, const char *url)
     return false;
 }
 
+bool server_is_owner(uid_t uid)
+{
+    return uid == geteuid() || uid == 0;
+}
+
 bool server_allows(const pst_server *s, uid_t uid)
 {
-    if (uid == geteuid() || uid == 0)
+    if (s->allow_any || server_is_owner(uid))
         return true;
     for (int i = 0; i < s->allow_count; i++)
         if (s->allow[i] == uid)
@@ -288,10 +295,30 @@ static int copy_datasets(pst_server *s, const pst_server_options *o, pst_error *
     return 0;
 }
 
+static int copy_depot(pst_server *s, const pst_server_options *o, pst_error *err)
+{
+    if (!o->depot || !*o->depot)
+        return 0;
+    if (strlen(o->depot) >= PST_PATH_BYTES)
+        return psti_fail(err, -ENAMETOOLONG, "serve", NULL, "the folder's name is too long");
+    s->depot = psti_strdup(PSTI_MEM_SERVE, o->depot);
+    return s->depot ? psti_depot_make(s->depot, err)
+                    : psti_fail(err, -ENOMEM, "serve", NULL, "out of memory");
+}
+
+/* Clients of the control socket tell by it that what they said before was said to another. */
+static void draw_instance(pst_server *s)
+{
+    uint64_t drawn;
+    if (getrandom(&drawn, sizeof drawn, 0) != (ssize_t)sizeof drawn)
+        drawn = psti_now_ns();
+    snprintf(s->instance, sizeof s->instance, "%016llx", (unsigned long long)drawn);
+}
+
 static int start_engine(pst_server *s, const pst_server_options *o, pst_error *err)
 {
     pst_engine_options options = o->engine;
-    options.address = NULL;
+    options.address = "embedded"; /* whatever the environment says */
     const int rc = pst_engine_new(&options, &s->engine, err);
     if (rc < 0)
         return rc;
@@ -316,19 +343,23 @@ static int start_loop(pst_server *s, pst_error *err)
 
 static int start(pst_server *s, const pst_server_options *o, pst_error *err)
 {
-    const bool others = o->allow_count > 0;
+    const bool others = o->allow_count > 0 || o->allow_any;
+    s->allow_any = o->allow_any != 0;
+    draw_instance(s);
     s->idle_exit_s = o->idle_exit_s;
     s->lifeline = o->lifeline;
     if (where_find(o->dir, s->dir) < 0)
         return psti_fail(err, -EINVAL, "serve", o->dir, "the directory's name is too long");
     pst_engine_options options = o->engine;
-    options.address = NULL;
+    options.address = "embedded"; /* whatever the environment says */
     int rc =
         pst_settings_resolve(&options, &s->settings, err); /* refused before anything is taken */
     if (rc == 0)
         rc = copy_allowed(s, o, err);
     if (rc == 0)
         rc = copy_datasets(s, o, err);
+    if (rc == 0)
+        rc = copy_depot(s, o, err);
     if (rc == 0)
         rc = where_take(s->dir, others, &s->at, err);
     if (rc == 0)
@@ -361,6 +392,7 @@ int pst_server_open(const pst_server_options *opts, pst_server **out, pst_error 
     pthread_mutex_init(&s->lock, NULL);
     pthread_cond_init(&s->gone, NULL);
     shelf_init(&s->shelf);
+    sources_init(&s->sources);
     const int rc = start(s, &o, err);
     if (rc < 0) {
         pst_server_close(s);
@@ -400,7 +432,9 @@ void pst_server_close(pst_server *s)
         close(s->spare);
     psti_free(s->allow);
     psti_free(s->datasets);
+    psti_free(s->depot);
     shelf_fini(&s->shelf);
+    sources_fini(&s->sources);
     pthread_cond_destroy(&s->gone);
     pthread_mutex_destroy(&s->lock);
     psti_free(s);

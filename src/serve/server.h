@@ -13,6 +13,7 @@
 #include "core/memory.h"
 #include "core/status.h"
 #include "serve/rights.h"
+#include "serve/sources.h"
 #include "serve/spec.h"
 #include "serve/where.h"
 #include "serve/wire.h"
@@ -175,14 +176,18 @@ struct pst_server {
     pst_settings settings;
     shelf shelf;
     char *datasets; /* "NAME=URL,…"; NULL = none */
+    char *depot;    /* where pulled datasets are kept; NULL = the default, nobody's by descriptor */
+    char instance[17]; /* of this start */
     uid_t *allow;
     int allow_count;
+    bool allow_any;
     int idle_exit_s;
     uint64_t idle_since; /* nobody is connected since; 0 = somebody is */
     uint64_t client_cap; /* bytes beyond its ring that one client may hold */
     uint64_t next_id, started_ns;
     atomic_bool stop;
     struct control *control;
+    sources sources; /* where its datasets come from */
 
     pthread_mutex_t lock; /* guards conns and their facts against the control thread, and closers */
     conn *conns;
@@ -193,6 +198,7 @@ struct pst_server {
 };
 void server_wake(pst_server *s); /* async-signal-safe */
 bool server_allows(const pst_server *s, uid_t uid);
+bool server_is_owner(uid_t uid); /* the daemon's own user, or root */
 /* Whether the owner lets this URL be read. */
 bool server_offers(const pst_server *s, const char *url);
 /* Jobs closed so far; and, for one that found no memory after it asked, whether another was closed

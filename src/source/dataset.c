@@ -38,6 +38,7 @@ psti_dataset *psti_dataset_new(psti_source_kind kind, const char *path, const ch
     data->pid = getpid();
     data->kind = kind;
     data->root = root;
+    data->set = -1;
     data->label = -1;
     pthread_mutex_init(&data->lock, NULL);
     psti_fork_guard_add(&data->forks, &data->lock, NULL, NULL);
@@ -109,6 +110,8 @@ void psti_dataset_unref(psti_dataset *data)
     psti_free(data->path);
     if (data->root >= 0)
         close(data->root);
+    if (data->set >= 0)
+        close(data->set);
     pthread_mutex_destroy(&data->lock);
     psti_free(data);
 }

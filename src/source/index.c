@@ -16,7 +16,7 @@
 #define MAGIC 0x5844495453500a1aull
 enum { VERSION = 2, BUFFER = 256 * 1024 };
 
-static uint32_t layout_of_structs(void)
+uint32_t psti_index_layout(void)
 {
     return (uint32_t)(sizeof(psti_entry) | sizeof(psti_member) << 8 |
                       sizeof(psti_source_field) << 16 | PSTI_FIELDS_MAX << 25) ^
@@ -102,7 +102,7 @@ static int open_own(const char *path, uint64_t *size)
 
 static bool header_ok(const psti_index_header *h, uint64_t size)
 {
-    return h->magic == MAGIC && h->version == VERSION && h->layout == layout_of_structs() &&
+    return h->magic == MAGIC && h->version == VERSION && h->layout == psti_index_layout() &&
            size >= sizeof *h && h->body_bytes == size - sizeof *h && h->body_bytes >= 8;
 }
 
@@ -210,7 +210,7 @@ void psti_index_begin(psti_index_writer *w, const psti_opening *o, psti_source_k
     w->header = (psti_index_header){.magic = MAGIC,
                                     .version = VERSION,
                                     .kind = (uint32_t)kind,
-                                    .layout = layout_of_structs(),
+                                    .layout = psti_index_layout(),
                                     .listed_ns = o->now_ns};
     if (!o->index_path)
         w->rc = -ENOENT;

@@ -31,6 +31,7 @@ typedef struct psti_index {
     size_t at;     /* where the rest begins, a multiple of 8 */
 } psti_index;
 
+uint32_t psti_index_layout(void); /* of the structs in it, as the header has it */
 /* Where the listing of a real path is remembered; NULL with *rc = 0 when nowhere. The text is the
  * caller's. */
 char *psti_index_path(const pst_dataset_options *opts, const char *real, int *rc);

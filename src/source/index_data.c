@@ -2,26 +2,50 @@
  * A built dataset (tar, manifest) in a remembered listing. One function walks over everything that
  * is stored, for both directions, so that they cannot drift apart; what was read is checked before
  * it is believed. */
+#include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "core/memory.h"
+#include "core/status.h"
 #include "source/far.h"
 #include "source/index.h"
 
-/* Either a writer or bytes to read from. */
+/* A writer, memory that grows, or bytes to read from. */
 typedef struct pack {
     psti_index_writer *w;
+    psti_strings *memory;
     const uint8_t *p;
     size_t left;
     bool bad;
 } pack;
 
-static void put(pack *k, void *bytes, size_t len)
+static bool writes(const pack *k)
+{
+    return k->w || k->memory;
+}
+
+static void put_out(pack *k, const void *bytes, size_t len)
 {
     if (k->w) {
         psti_index_put(k->w, bytes, len);
+        return;
+    }
+    psti_strings *m = k->memory;
+    if (!len || k->bad || psti_grow(&m->data, &m->cap, m->len + len, 1)) {
+        k->bad = k->bad || len;
+        return;
+    }
+    memcpy(m->data + m->len, bytes, len);
+    m->len += len;
+}
+
+static void put(pack *k, void *bytes, size_t len)
+{
+    if (writes(k)) {
+        put_out(k, bytes, len);
     } else if (k->bad || len > k->left) {
         k->bad = true;
     } else {
@@ -36,9 +60,9 @@ static void put_array(pack *k, void *array, size_t count, size_t size)
 {
     void *memory;
     size_t bytes;
-    if (k->w) {
+    if (writes(k)) {
         memcpy(&memory, array, sizeof memory);
-        psti_index_put(k->w, memory, count * size);
+        put_out(k, memory, count * size);
         return;
     }
     if (k->bad || !psti_mul(count, size, &bytes) || bytes > k->left ||
@@ -69,7 +93,7 @@ static void put_column(pack *k, psti_column *col, int64_t count)
 
 static void put_text(pack *k, char **text)
 {
-    uint64_t len = k->w ? strlen(*text) + 1 : 0;
+    uint64_t len = writes(k) ? strlen(*text) + 1 : 0;
     put(k, &len, sizeof len);
     put_array(k, text, len, 1);
     if (!k->bad && (len == 0 || (*text)[len - 1] != 0))
@@ -80,7 +104,7 @@ static void put_splits(pack *k, psti_dataset *data)
 {
     int32_t splits = data->splits;
     put(k, &splits, sizeof splits);
-    if (!k->w && !k->bad) {
+    if (!writes(k) && !k->bad) {
         data->split =
             splits >= 0 ? psti_calloc(PSTI_MEM_SOURCE, (size_t)splits, sizeof *data->split) : NULL;
         k->bad = !data->split;
@@ -103,7 +127,7 @@ static void put_shards(pack *k, psti_dataset *data)
         return;
     put_array(k, &data->shard, shards, sizeof *data->shard);
     data->shards = k->bad ? 0 : shards;
-    for (size_t i = 0; !k->w && i < data->shards; i++) {
+    for (size_t i = 0; !writes(k) && i < data->shards; i++) {
         data->shard[i].fd = -1;
         data->shard[i].tried = false;
     }
@@ -138,7 +162,7 @@ static void put_dataset(pack *k, psti_dataset *data)
     put(k, &names, sizeof names);
     put(k, &count, sizeof count);
     put(k, &classes, sizeof classes);
-    if (k->bad || (!k->w && (count > k->left || classes > k->left))) {
+    if (k->bad || (!writes(k) && (count > k->left || classes > k->left))) {
         k->bad = true;
         return;
     }
@@ -268,4 +292,165 @@ psti_dataset *psti_index_load_data(const psti_index *index, const psti_opening *
     }
     psti_dataset_settle(data);
     return data;
+}
+
+/* ---- for another process ----------------------------------------------------------------------
+ */
+
+/* What stands before the dataset; the same layout on both sides, or nothing is believed. */
+typedef struct wire_head {
+    uint32_t layout, kind;
+    uint64_t revision[2];
+    uint64_t etags; /* of pulled files, for their identities alone; UINT64_MAX = none */
+    uint8_t far, reserved[7];
+} wire_head;
+
+static void put_etags(pack *k, psti_dataset *data, uint64_t count)
+{
+    if (count == UINT64_MAX)
+        return;
+    put_array(k, &data->etag, count, sizeof *data->etag);
+    for (uint64_t i = 0; !writes(k) && !k->bad && i < count; i++)
+        k->bad = data->etag[i].b == PSTI_ETAG_TEXT ? data->etag[i].a >= data->names.len
+                                                   : data->etag[i].b >= PSTI_ETAG_UNSEEN;
+}
+
+static uint64_t etag_count(const psti_dataset *data)
+{
+    return data->shard ? data->shards : (uint64_t)data->count * (uint64_t)data->members;
+}
+
+/* Etags that came late lie in memory of their own. */
+static bool has_late(const psti_dataset *data)
+{
+    const size_t count = (size_t)data->count * (size_t)data->members;
+    for (size_t i = 0; data->far && !data->shard && i < count; i++)
+        if (data->member[i].length != PSTI_ABSENT && data->member[i].inode >= PSTI_ETAG_UNSEEN &&
+            data->member[i].inode != PSTI_ETAG_TEXT)
+            return true;
+    return false;
+}
+
+int psti_dataset_pack(psti_dataset *data, uint8_t **bytes, size_t *size)
+{
+    if (data->kind == PSTI_KIND_CUSTOM || data->kind == PSTI_KIND_FILES || has_late(data))
+        return -ENOTSUP;
+    const psti_id128 revision = psti_dataset_revision(data);
+    wire_head head = {.layout = psti_index_layout(),
+                      .kind = data->kind,
+                      .revision = {revision.lo, revision.hi},
+                      .etags = data->etag ? etag_count(data) : UINT64_MAX,
+                      .far = data->far != NULL};
+    psti_strings memory = {0};
+    pack k = {.memory = &memory};
+    char *prefix = data->far ? data->far->prefix : (char *)"";
+    put(&k, &head, sizeof head);
+    put_text(&k, &data->path);
+    put_text(&k, &prefix);
+    put_dataset(&k, data);
+    put_etags(&k, data, head.etags);
+    if (k.bad) {
+        psti_strings_free(&memory);
+        return -ENOMEM;
+    }
+    *bytes = (uint8_t *)memory.data;
+    *size = memory.len;
+    return 0;
+}
+
+/* The bucket as this process may ask it, which need not be at all. */
+static bool place_far(psti_dataset *data, const char *url, const char *prefix, pst_error *err)
+{
+    psti_bucket *bucket;
+    char *rest;
+    if (psti_bucket_open(url, &bucket, &rest, err) < 0)
+        return false;
+    psti_free(rest);
+    data->far = psti_far_new(bucket, prefix, strlen(prefix), psti_bucket_lists(bucket));
+    psti_bucket_unref(bucket);
+    return data->far != NULL;
+}
+
+static bool members_far_ok(const psti_dataset *data)
+{
+    const size_t count = (size_t)data->count * (size_t)data->members;
+    for (size_t i = 0; !data->shard && i < count; i++) {
+        const psti_member *m = &data->member[i];
+        if (m->length != PSTI_ABSENT && m->inode >= PSTI_ETAG_UNSEEN &&
+            (m->inode != PSTI_ETAG_TEXT || (uint64_t)m->mtime_ns >= data->names.len))
+            return false;
+    }
+    return true;
+}
+
+/* Fills a dataset that is to be let go where this fails. */
+static int unpack_into(pack *k, const wire_head *head, const char *url, const char *prefix,
+                       const psti_folder *at, psti_dataset *data, pst_error *err)
+{
+    put_dataset(k, data);
+    if (!k->bad)
+        put_etags(k, data, head->etags);
+    if (k->bad || k->left || !dataset_ok(data, head->far) ||
+        (head->etags != UINT64_MAX && head->etags != etag_count(data)) ||
+        (head->far && !members_far_ok(data)))
+        return psti_fail(err, -EPROTO, "list", at->path, "the engine's listing is none");
+    if (head->far && !place_far(data, url, prefix, err))
+        return err && err->code ? err->code : -ENOMEM;
+    data->set = fcntl(at->set, F_DUPFD_CLOEXEC, 0);
+    strncpy(data->set_revision, at->revision, sizeof data->set_revision - 1);
+    data->revision = (psti_id128){head->revision[0], head->revision[1]};
+    data->revision_known = true;
+    psti_dataset_settle(data);
+    return data->set < 0 ? psti_fail(err, -EMFILE, "list", at->path, "no descriptor is left") : 0;
+}
+
+int psti_dataset_unpack(const uint8_t *bytes, size_t size, const psti_folder *at,
+                        psti_dataset **out, pst_error *err)
+{
+    wire_head head = {0};
+    pack k = {.p = bytes, .left = size};
+    char *url = NULL, *prefix = NULL, below[PST_REVISION_BYTES + 8], path[2 * PSTI_KEY_MAX];
+    put(&k, &head, sizeof head);
+    if (!k.bad && (head.layout != psti_index_layout() || head.kind < PSTI_KIND_FOLDER ||
+                   head.kind > PSTI_KIND_COCO || head.far > 1))
+        k.bad = true;
+    put_text(&k, &url);
+    if (!k.bad)
+        put_text(&k, &prefix);
+    psti_dataset *data = NULL;
+    int rc = k.bad ? psti_fail(err, -EPROTO, "list", at->path, "the engine's listing is none") : 0;
+    if (rc == 0) {
+        snprintf(below, sizeof below, "%.32s/data", at->revision);
+        snprintf(path, sizeof path, "%s/%s", at->path, below);
+        const int root = head.far ? -1 : openat(at->set, below, O_PATH | O_DIRECTORY | O_CLOEXEC);
+        data = psti_dataset_new((psti_source_kind)head.kind, head.far ? url : path,
+                                head.far ? url : path, root);
+        rc = data ? unpack_into(&k, &head, url, prefix, at, data, err)
+                  : psti_fail(err, -ENOMEM, "list", at->path, "out of memory");
+    }
+    psti_free(url);
+    psti_free(prefix);
+    if (rc < 0)
+        psti_dataset_unref(data);
+    else
+        *out = data;
+    return rc;
+}
+
+int psti_dataset_folder(const psti_dataset *data, psti_folder *out)
+{
+    if (data->set < 0)
+        return -ENOENT;
+    *out = (psti_folder){fcntl(data->set, F_DUPFD_CLOEXEC, 0), data->path, data->set_revision};
+    return out->set < 0 ? -errno : 0;
+}
+
+bool psti_dataset_is_here(const psti_dataset *data)
+{
+    return data->set < 0 || data->root >= 0;
+}
+
+void psti_dataset_keep_apart(psti_dataset *data, const char *name)
+{
+    data->apart = psti_hash_bytes(name, strlen(name));
 }

@@ -117,6 +117,10 @@ static psti_id128 identity_locked(const psti_dataset *data, int64_t id, bool for
     psti_hash_text(&h, kind, strlen(kind));
     psti_hash_text(&h, key, strlen(key));
     psti_hash_u64(&h, sample_bytes_locked(data, id));
+    if (for_keys && (data->apart.lo || data->apart.hi)) {
+        psti_hash_u64(&h, data->apart.lo);
+        psti_hash_u64(&h, data->apart.hi);
+    }
     for (int i = 0; i < data->fields; i++) {
         if (!data->field[i].member)
             continue;

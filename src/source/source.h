@@ -119,6 +119,28 @@ int psti_dataset_take_etags(psti_dataset *data,
                                         const char **etag),
                             void *user);
 
+/* What is kept of its samples is kept for this dataset alone: its owner chose the server that says
+ * what they are, and another one may say the same of other bytes. The revision stays what it is.
+ * Before anybody else has the dataset. */
+void psti_dataset_keep_apart(psti_dataset *data, const char *name);
+
+/* A dataset as bytes, for another process of this machine: what it is made of, not the files. Not
+ * for lists of files and functions (-ENOTSUP). *bytes is psti_malloc'ed. */
+int psti_dataset_pack(psti_dataset *data, uint8_t **bytes, size_t *size);
+/* Where such a dataset is to be found here: the open folder of a pulled dataset and which revision;
+ * both are copied. psti_dataset_folder tells them: folder becomes the caller's; -ENOENT: it has
+ * none. */
+typedef struct psti_folder {
+    int set;
+    const char *path, *revision;
+} psti_folder;
+/* -EPROTO: these are no such bytes, or of another version of the library. */
+int psti_dataset_unpack(const uint8_t *bytes, size_t size, const psti_folder *at,
+                        psti_dataset **out, pst_error *err);
+int psti_dataset_folder(const psti_dataset *data, psti_folder *out);
+/* Whether its samples can be read in this process; else only through whoever listed it. */
+bool psti_dataset_is_here(const psti_dataset *data);
+
 /* What is known of the files of a pulled dataset. */
 enum { PSTI_GUARD_BLOCK = 16 << 10 }; /* bytes of a block, at most */
 typedef struct psti_guard {

@@ -107,11 +107,14 @@ struct psti_dataset {
     void *guard_user;
     const psti_near *near; /* copies of a bucket's objects; or NULL */
     void *near_user;
-    atomic_bool near_off;       /* they are not read any more; stands alone */
-    uint32_t *sums;             /* theirs, one a member; or NULL */
-    uint64_t *first_block;      /* of files that are read in parts, one a member; or NULL */
-    bool guarded;               /* something of it is compared */
-    struct psti_etag *etag;     /* of members of pulled files, for their identity alone; or NULL */
+    atomic_bool near_off;   /* they are not read any more; stands alone */
+    uint32_t *sums;         /* theirs, one a member; or NULL */
+    uint64_t *first_block;  /* of files that are read in parts, one a member; or NULL */
+    bool guarded;           /* something of it is compared */
+    struct psti_etag *etag; /* of members of pulled files, for their identity alone; or NULL */
+    psti_id128 apart;       /* hashed into identities, not into the revision; nought = nothing is */
+    int set;                /* the folder of a pulled dataset that another process listed; -1 */
+    char set_revision[PST_REVISION_BYTES];
     struct psti_listed *listed; /* in place of keys and members, see listed.h; or NULL */
     struct psti_custom *custom; /* samples come from the caller's function, see custom.h; or NULL */
 

@@ -191,7 +191,9 @@ static void a_part_that_is_read_holds_the_whole(void)
     CHECK(psti_depot_hold_path(at(&p, "depot/a/latest/manifest"), true, &hold, &err) == 0);
     CHECK(hold.lock >= 0 && !hold.path[0] && !hold.part); /* none of its files */
     psti_depot_let_go(&hold);
-    CHECK(psti_depot_hold_path(at(&p, "depot/a"), true, &hold, &err) == 0 && hold.lock < 0);
+    CHECK(psti_depot_hold_path(at(&p, "depot/a"), true, &hold, &err) == 0 && hold.lock >= 0);
+    CHECK(strcmp(hold.path, a.path) == 0 && !hold.part); /* the dataset's folder: its latest one */
+    psti_depot_let_go(&hold);
     place_fini(&p);
 }
 
