@@ -94,7 +94,7 @@ func TestADatasetMadeAnewIsANewSource(t *testing.T) {
 	}
 	s.cluster.nc.Spec.Entries[0] = photos(otherUID, otherBucket, secondRev)
 	s.wait(time.Second)
-	if s.engine.sources[depot].URL != "s3://other/photos" || s.engine.count("pull "+depot+" b") != 1 {
+	if s.engine.sources[depot].URL != "s3://other/photos/" || s.engine.count("pull "+depot+" b") != 1 {
 		t.Errorf("said %v", s.engine.said)
 	}
 	if s.engine.count("drop") != 0 {

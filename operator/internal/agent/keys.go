@@ -117,8 +117,8 @@ func (r *keyring) source(ctx context.Context, e *v1alpha1.CacheEntry, now time.T
 		return nil, newTrouble(v1alpha1.ReasonFailed, "the entry has no source", retryLong)
 	}
 	out := &engine.Source{URL: "s3://" + s3.Bucket, Endpoint: s3.Endpoint, Region: s3.Region, PathStyle: s3.PathStyle}
-	if s3.Prefix != "" {
-		out.URL += "/" + s3.Prefix
+	if s3.Prefix != "" { // the last slash says that it is a folder, and not an object of that name
+		out.URL += "/" + s3.Prefix + "/"
 	}
 	if s3.SecretRef == nil {
 		return out, nil

@@ -139,7 +139,7 @@ func TestAnObjectThatChangesInMidPullIsNotMixed(t *testing.T) {
 		}
 		return nil
 	})
-	must(t, s.faultd.Replace("bucket", "photos/class01/00019.bin"))
+	must(t, s.faultd.Replace("bucket", "photos/class02/00017.bin"))
 	must(t, s.faultd.Rules())
 	s.eventually(func() error {
 		got, _ := s.status()
@@ -148,7 +148,7 @@ func TestAnObjectThatChangesInMidPullIsNotMixed(t *testing.T) {
 		}
 		return nil
 	})
-	turned := s.files["class01/00019.bin"]
+	turned := s.files["class02/00017.bin"]
 	for i := range turned {
 		turned[i] ^= 0xff
 	}
