@@ -14,7 +14,7 @@ ifneq ($(PENSTOCK_PHOTOS),)
 export PENSTOCK_PHOTOS
 endif
 
-.PHONY: build demo test test-long bench bench-peers wheel lint format fuzz install clean help setup
+.PHONY: build demo test test-long test-operator bench bench-peers wheel lint format fuzz install clean help setup
 
 build: $(BUILD)/build.ninja
 	ninja -C $(BUILD) penstock bench/decode_limit
@@ -37,6 +37,11 @@ test:
 test-long:
 	tools/setup.sh build test servers
 	@$(PYTHON) tools/run_tests.py long
+
+test-operator:
+	tools/setup.sh build operator
+	$(MAKE) --no-print-directory build
+	@$(PYTHON) tools/test_operator.py $(BUILD)/penstock
 
 bench:
 	tools/setup.sh build bench
@@ -77,6 +82,7 @@ help:
 	@echo "make demo       installs what building needs, builds, feeds two jobs from a small made-up dataset"
 	@echo "make test       installs what testing needs, runs every test of CI, with sanitizers too"
 	@echo "make test-long  the tests that take hours"
+	@echo "make test-operator the Kubernetes part, with a control plane of its own"
 	@echo "make bench      throughput beside PyTorch and beside the decoder's limit"
 	@echo "make bench-peers throughput beside the other loaders that can be installed here"
 	@echo "make wheel      a self-contained wheel in dist/, for CPython 3.11 and later"

@@ -2,14 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 # Builds the programs of operator/tools/go.mod that are not built yet, and prints the folder that they are in. A program is
 # kept until go.sum or the Go that built it changes, so this is quick but for the first time (a kube-apiserver alone takes
-# minutes). PENSTOCK_TOOLS names another folder than build-tools, which several checkouts may share.
+# minutes). They lie outside the checkout, for all checkouts; PENSTOCK_TOOLS names another folder. build-tools/bin links there.
 #
 #   tools/operator_tools.sh [PROGRAM...]    all of them, if none is named
 set -eu
 cd "$(dirname "$0")/.."
 
 all="etcd kube-apiserver kube-scheduler kube-controller-manager kubectl kwok controller-gen kustomize helm"
-place=${PENSTOCK_TOOLS:-$PWD/build-tools}
+place=${PENSTOCK_TOOLS:-${XDG_CACHE_HOME:-$HOME/.cache}/penstock/tools}
 version=v1.36.4
 component=k8s.io/component-base/version
 
@@ -31,7 +31,9 @@ package_of() {
 go=$(tools/go.sh)
 stamp=$({ "$go" version; echo "$version"; cat operator/tools/go.mod operator/tools/go.sum; } | sha256sum | cut -c 1-16)
 bin=$place/bin-$stamp
-mkdir -p "$bin"
+mkdir -p "$bin" build-tools
+touch "$bin"
+find "$place" -maxdepth 1 -name 'bin-*' -mtime +30 -exec rm -rf {} + # those of go.sums that nobody has any more
 
 for program in ${*:-$all}; do
     [ ! -x "$bin/$program" ] || continue
@@ -43,5 +45,5 @@ for program in ${*:-$all}; do
         -o "$bin/.$program.$$" "$package") >&2
     mv "$bin/.$program.$$" "$bin/$program"
 done
-ln -sfn "bin-$stamp" "$place/bin" # for people; the rig uses what is printed
+ln -sfn "$bin" build-tools/bin
 echo "$bin"

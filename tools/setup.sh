@@ -3,7 +3,7 @@
 # Installs the Debian 12 packages that building, testing and measuring need. Does nothing, quickly, when
 # all of them are there. `make demo` and `make test` call it first.
 #
-#   tools/setup.sh GROUP...     groups: build test lint python bench peers servers
+#   tools/setup.sh GROUP...     groups: build test lint python bench peers servers operator
 #   tools/setup.sh --list GROUP...
 set -eu
 
@@ -14,10 +14,12 @@ lint="clang-14 clang-format-14 binutils python3 mandoc"
 peers="python3-venv libavdevice59 libavfilter8 g++ libopencv-dev libturbojpeg0-dev"
 # Debian's redis-tools has the server's program too; redis-server would only add a service that starts by itself.
 servers="redis-tools python3-venv"
+# Go and what is built with it come after the packages: Debian 12's own is too old.
+operator="python3 python3-venv ca-certificates"
 bench="python3 python3-redis python3-numpy python3-pil python3-torch python3-torchvision python3-torchaudio python3-scipy python3-soundfile"
 
 usage() {
-    echo "usage: tools/setup.sh [--list] build|test|lint|python|bench|peers|servers ..." >&2
+    echo "usage: tools/setup.sh [--list] build|test|lint|python|bench|peers|servers|operator ..." >&2
     exit 2
 }
 
@@ -28,8 +30,9 @@ if [ "${1:-}" = "--list" ]; then
 fi
 [ $# -gt 0 ] || usage
 
+tools=$(dirname "$0")
 wanted=""
-finish=true
+scripts=""
 for group in "$@"; do
     case $group in
     build) wanted="$wanted $build" ;;
@@ -40,7 +43,11 @@ for group in "$@"; do
     peers) wanted="$wanted $peers" ;;
     servers)
         wanted="$wanted $servers"
-        finish=$(dirname "$0")/versitygw.sh
+        scripts="$scripts versitygw.sh"
+        ;;
+    operator)
+        wanted="$wanted $operator"
+        scripts="$scripts versitygw.sh go.sh"
         ;;
     *) usage ;;
     esac
@@ -61,8 +68,18 @@ for package in $(echo "$wanted" | tr ' ' '\n' | sort -u); do
     state=$(dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null || true)
     [ "$state" = installed ] || missing="$missing $package"
 done
+# What no package has. Quick where it is there.
+finish() {
+    for script in $scripts; do
+        case $script in
+        go.sh) "$tools/$script" >/dev/null ;; # it prints where Go is
+        *) "$tools/$script" ;;
+        esac
+    done
+}
+
 if [ -z "$missing" ]; then
-    "$finish"
+    finish
     exit 0
 fi
 
@@ -78,4 +95,4 @@ apt-get update -q
 # $missing is a list of words on purpose.
 # shellcheck disable=SC2086
 apt-get install -q -y --no-install-recommends $missing
-"$finish"
+finish

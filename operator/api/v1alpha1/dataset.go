@@ -70,7 +70,7 @@ type S3Source struct {
 	// Folder in the bucket, without a slash at its ends; empty: all of it.
 	// +kubebuilder:validation:MaxLength=512
 	// +kubebuilder:validation:Pattern=`^([A-Za-z0-9!_.*'()=+@:,-]+(/[A-Za-z0-9!_.*'()=+@:,-]+)*)?$`
-	// +kubebuilder:validation:XValidation:rule="!self.split('/').exists(p, p == '..' || p == '.')",message="a prefix has no . or .. in it"
+	// +kubebuilder:validation:XValidation:rule="!self.matches('(^|/)[.]{1,2}(/|$)')",message="a prefix has no . or .. in it"
 	Prefix string `json:"prefix,omitempty"`
 
 	// The server; empty: that of the region.

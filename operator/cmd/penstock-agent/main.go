@@ -43,7 +43,7 @@ func parse(args []string) (options, error) {
 	f.StringVar(&o.cache, "cache", "/var/lib/penstock", "the cache's folder on the node, as pods' volumes name it")
 	f.StringVar(&o.control, "control", "", "the engine's control socket (default: CACHE/run/control.sock)")
 	f.StringVar(&o.kubeconfig, "kubeconfig", "", "how to reach the API server (default: as a pod does)")
-	f.StringVar(&o.health, "health-addr", ":8081", "where /healthz and /readyz are answered; empty: nowhere")
+	f.StringVar(&o.health, "health-address", ":8081", "where /healthz and /readyz are answered; empty: nowhere")
 	f.DurationVar(&o.check, "check-every", 24*time.Hour, "how often all that is there is read again; 0: never")
 	f.Usage = func() {
 		fmt.Fprint(f.Output(), usage)

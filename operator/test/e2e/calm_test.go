@@ -143,7 +143,7 @@ func (tm *team) calm() {
 		tm.must(w.startAgent(tm.ctx, n))
 	}
 	tm.eventually("reconcile again", func(context.Context) error {
-		if w.operators[0].reconciled("dataset") == 0 || w.operators[0].reconciled("nodecache") == 0 {
+		if w.operators[0].reconciled("dataset") == 0 || w.operators[0].reconciled("pool") == 0 {
 			return errors.New("the new operator has not looked at anything")
 		}
 		return nil

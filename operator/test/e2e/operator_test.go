@@ -39,8 +39,8 @@ func (w *world) startOperator(ctx context.Context, more ...string) error {
 	}
 	args := append([]string{
 		"--kubeconfig", kubeconfig, "--engine", w.lister.Control(), "--namespace", rig.SystemNamespace,
-		"--metrics-addr", fmt.Sprintf("127.0.0.1:%d", metrics), "--health-addr", "0",
-		"--webhook-port", strconv.Itoa(webhook),
+		"--metrics-address", fmt.Sprintf("127.0.0.1:%d", metrics), "--health-address", "0",
+		"--webhook-host", "127.0.0.1", "--webhook-port", strconv.Itoa(webhook),
 	}, more...)
 	p, err := w.Run(fmt.Sprintf("operator-%d", number), []string{"POD_NAMESPACE=" + rig.SystemNamespace},
 		filepath.Join(w.programs, "penstock-operator"), args...)

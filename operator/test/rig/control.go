@@ -11,12 +11,14 @@ import (
 	"time"
 
 	"k8s.io/client-go/kubernetes"
+
+	"penstock.dev/operator/test/manifests"
 )
 
 func (r *Rig) file(name string) string { return filepath.Join(r.Dir, name) }
 
 func (r *Rig) runTool(name string, args ...string) (*Process, error) {
-	program, err := Tool(name)
+	program, err := manifests.Tool(name)
 	if err != nil {
 		return nil, err
 	}

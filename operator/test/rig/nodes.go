@@ -4,7 +4,9 @@ package rig
 
 import (
 	"context"
+	_ "embed"
 	"fmt"
+	"os"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -12,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Node is a fake node: kwok keeps it ready and says that the pods on it run. Pods of a Job are said to be completed.
+// Node is a fake node: kwok keeps it ready and says that the pods on it run.
 type Node struct {
 	Name   string
 	Labels map[string]string
@@ -22,7 +24,16 @@ type Node struct {
 	Memory string
 }
 
+//go:embed stages.yaml
+var stages []byte
+
+// AnnotationEnd on a running pod makes it end well.
+const AnnotationEnd = "rig.penstock.dev/end"
+
 func (r *Rig) startKwok(ctx context.Context) error {
+	if err := os.WriteFile(r.file("stages.yaml"), stages, 0o644); err != nil {
+		return err
+	}
 	path := r.file("admin.kubeconfig")
 	if err := WriteKubeconfig(r.admin, path); err != nil {
 		return err
@@ -32,7 +43,7 @@ func (r *Rig) startKwok(ctx context.Context) error {
 		return err
 	}
 	// Its own server has to be reachable for nothing but the health check.
-	p, err := r.runTool("kwok", "--kubeconfig="+path, "--manage-all-nodes", "--node-lease-duration-seconds=40",
+	p, err := r.runTool("kwok", "--kubeconfig="+path, "--config="+r.file("stages.yaml"), "--manage-all-nodes", "--node-lease-duration-seconds=40",
 		fmt.Sprintf("--server-address=127.0.0.1:%d", port))
 	if err != nil {
 		return err

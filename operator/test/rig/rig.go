@@ -13,8 +13,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"path/filepath"
-	"runtime"
 	"sync"
 	"time"
 
@@ -41,7 +39,6 @@ type Rig struct {
 	S3     *S3                  // nil without Options.Bucket
 
 	options   Options
-	tools     string
 	ca        *authority
 	etcdPort  int
 	peerPort  int
@@ -52,25 +49,6 @@ type Rig struct {
 
 	lock    sync.Mutex // guards running
 	running []*Process
-}
-
-// Root is the repository's folder.
-func Root() string {
-	_, here, _, _ := runtime.Caller(0)
-	return filepath.Join(filepath.Dir(here), "..", "..", "..")
-}
-
-// Tool is the path of a program that tools/operator_tools.sh has built.
-func Tool(name string) (string, error) {
-	bin := os.Getenv("PENSTOCK_TOOLS_BIN")
-	if bin == "" {
-		bin = filepath.Join(Root(), "build-tools", "bin")
-	}
-	path := filepath.Join(bin, name)
-	if _, err := os.Stat(path); err != nil {
-		return "", fmt.Errorf("%w: tools/operator_tools.sh builds it", err)
-	}
-	return path, nil
 }
 
 // Start brings everything up. On failure nothing is left but the folder, if it is to be kept.

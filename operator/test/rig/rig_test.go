@@ -16,6 +16,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -101,6 +102,17 @@ func TestPodRunsAndGatedPodWaits(t *testing.T) {
 	gated.Spec.SchedulingGates = nil
 	must(t, shared.Client.Update(ctx, gated))
 	must(t, Eventually(ctx, func(ctx context.Context) error { return shared.phase(ctx, gated, corev1.PodRunning) }))
+}
+
+func TestPodEndsWhenItIsTold(t *testing.T) {
+	ctx := t.Context()
+	must(t, shared.Namespace(ctx, "ends", ""))
+	p := pod("ends", "short")
+	must(t, shared.Client.Create(ctx, p))
+	must(t, Eventually(ctx, func(ctx context.Context) error { return shared.phase(ctx, p, corev1.PodRunning) }))
+	must(t, shared.Client.Patch(ctx, p, client.RawPatch(types.MergePatchType,
+		[]byte(`{"metadata":{"annotations":{"`+AnnotationEnd+`":""}}}`))))
+	must(t, Eventually(ctx, func(ctx context.Context) error { return shared.phase(ctx, p, corev1.PodSucceeded) }))
 }
 
 func TestPodSecurityIsEnforced(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"penstock.dev/operator/test/manifests"
 	"penstock.dev/operator/test/rig"
 )
 
@@ -31,7 +32,7 @@ type Rule struct {
 
 // StartFaultd starts one; name is for its log.
 func StartFaultd(ctx context.Context, r *rig.Rig, name string) (*Faultd, error) {
-	program := filepath.Join(rig.Root(), "tests", "faultd", "faultd.py")
+	program := filepath.Join(manifests.Root(), "tests", "faultd", "faultd.py")
 	p, err := r.Run(name, nil, "/usr/bin/python3", program)
 	if err != nil {
 		return nil, err

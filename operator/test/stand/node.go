@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"penstock.dev/operator/internal/engine"
+	"penstock.dev/operator/test/manifests"
 	"penstock.dev/operator/test/rig"
 )
 
@@ -30,7 +31,7 @@ type Node struct {
 func Penstock() (string, error) {
 	path := os.Getenv("PENSTOCK_BIN")
 	if path == "" {
-		path = filepath.Join(rig.Root(), "build", "penstock")
+		path = filepath.Join(manifests.Root(), "build", "penstock")
 	}
 	if _, err := os.Stat(path); err != nil {
 		return "", fmt.Errorf("%w: ninja -C build penstock builds it", err)
@@ -83,7 +84,7 @@ func (n *Node) StartDaemon(ctx context.Context) error {
 func (n *Node) StartAgent(program, kubeconfig string, more ...string) error {
 	var err error
 	n.Agent, err = n.rig.Run("agent-"+n.Name, nil, program, append([]string{"--node-name", n.Name, "--cache", n.Cache,
-		"--kubeconfig", kubeconfig, "--health-addr", ""}, more...)...)
+		"--kubeconfig", kubeconfig, "--health-address", ""}, more...)...)
 	return err
 }
 
