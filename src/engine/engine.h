@@ -16,6 +16,11 @@ int psti_job_open_hooked(pst_engine *engine, pst_dataset *data, const pst_job_op
  * does it. */
 int psti_pulled_open_at(const psti_place *at, const pst_dataset_options *given, psti_dataset **out,
                         pst_error *err);
+/* A revision of a depot as it can be read at this moment: its files, or its bucket with what is
+ * there of it already. */
+struct psti_depot_choice;
+int psti_pulled_open_revision(const struct psti_depot_choice *choice,
+                              const pst_dataset_options *given, psti_dataset **out, pst_error *err);
 /* A public handle; data is taken over, also on failure. */
 int psti_dataset_wrap(psti_dataset *data, pst_dataset **out, pst_error *err);
 psti_dataset *psti_dataset_unwrap(const pst_dataset *data);
@@ -49,6 +54,10 @@ typedef struct psti_link_ops {
      * (auto), or none that can be talked to. settings: the daemon's. */
     int (*engine_open)(const char *address, void **out, pst_settings *settings, pst_error *err);
     void (*engine_close)(void *engine);
+    /* What is in the open folder of a pulled dataset, as the daemon at that address sees it;
+     * revision: the one that is meant, or "". PSTI_LINK_GONE, PSTI_LINK_ELSEWHERE, or why not. */
+    int (*dataset_open)(const char *address, int set, const char *path, const char *revision,
+                        psti_dataset **out, pst_error *err);
     int (*job_open)(void *engine, psti_dataset *data, const pst_job_options *opts, void **out,
                     pst_error *err);
     void (*job_close)(void *job);

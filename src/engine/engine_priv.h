@@ -70,6 +70,9 @@ int job_open_feed(pst_job *job, psti_pool *pool, const pst_job_options *o,
 /* remote.c: engines and jobs that a daemon serves */
 int remote_engine(pst_engine *engine, const pst_engine_options *opts, const psti_pool_spec *spec,
                   pst_error *err);
+/* The listing of a pulled dataset's folder by the daemon that $PENSTOCK_ENGINE names. 1: *out; 0:
+ * there is none that would. */
+int remote_dataset(const char *path, int set, psti_dataset **out, pst_error *err);
 void remote_engine_free(pst_engine *engine);
 int remote_open(pst_job *job, const pst_job_options *opts, pst_error *err);
 int remote_next(pst_job *job, int64_t timeout_ns, pst_batch **out);

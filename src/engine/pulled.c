@@ -3,7 +3,9 @@
  * that they have in their bucket, what is read compared with its checksums. On the thread that
  * opens them. */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -12,7 +14,9 @@
 #include "core/memory.h"
 #include "core/status.h"
 #include "depot/depot.h"
+#include "engine/arrays.h"
 #include "engine/engine_priv.h"
+#include "net/net.h"
 
 /* What a dataset has of its revision; goes with it. */
 typedef struct pulled {
@@ -232,10 +236,59 @@ static int open_path(const char *name, const psti_place *at, const pst_dataset_o
     }
 }
 
+/* Whoever is given the listing cannot look at arrays that are not here. */
+static void know_arrays(psti_dataset *data)
+{
+    const psti_source_field *fields;
+    const int count = psti_dataset_fields(data, &fields);
+    for (int i = 0; i < count; i++) {
+        pst_field_info info = fields[i].info;
+        if (!fields[i].member || info.kind != PST_ARRAY)
+            continue;
+        arrays_look(data, i, &info);
+        psti_dataset_know_field(data, i, &info);
+    }
+}
+
+int psti_pulled_open_revision(const psti_depot_choice *choice, const pst_dataset_options *given,
+                              psti_dataset **out, pst_error *err)
+{
+    psti_depot_catalog *catalog;
+    psti_depot_hold hold = {.lock = -1};
+    if (choice->complete)
+        return open_path(choice->path, NULL, given, true, out, err);
+    int rc = psti_depot_catalog_open(choice, &catalog, err);
+    if (rc < 0)
+        return rc;
+    snprintf(hold.near, sizeof hold.near, "%s", choice->path);
+    const psti_catalog *before = psti_catalog_use(psti_depot_catalog_of(catalog));
+    rc = open_far(choice->url, &hold, given, out, err);
+    psti_catalog_use(before);
+    psti_depot_catalog_close(catalog);
+    if (rc == 0)
+        know_arrays(*out);
+    return rc;
+}
+
+/* The folder of a dataset in a depot that an engine keeps: 1 when that has listed it. */
+static int ask_engine(const char *path, psti_dataset **out, pst_error *err)
+{
+    char revision[PST_REVISION_BYTES];
+    const int set = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (set < 0)
+        return 0;
+    const int rc =
+        psti_depot_look_in(set, revision) == -ENOTDIR ? 0 : remote_dataset(path, set, out, err);
+    close(set);
+    return rc;
+}
+
 int pulled_open(const char *path, const pst_dataset_options *given, psti_dataset **out,
                 pst_error *err)
 {
-    return open_path(path, NULL, given, true, out, err);
+    const char *address = getenv("PENSTOCK_ENGINE");
+    const int rc = address && *address && path && *path ? ask_engine(path, out, err) : 0;
+    return rc != 0 ? rc < 0 ? rc : 0 : open_path(path, NULL, given, true, out, err);
 }
 
 int psti_pulled_open_at(const psti_place *at, const pst_dataset_options *given, psti_dataset **out,

@@ -4,6 +4,7 @@
  * handed over, from which states are made and from which the job goes on in this process when the
  * daemon dies or will not serve it. Called by a job's consumer, statistics and abort by anyone. */
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -43,9 +44,41 @@ int remote_engine(pst_engine *engine, const pst_engine_options *opts, const psti
                   pst_error *err)
 {
     const char *address = opts ? opts->address : NULL;
-    if (!address || !*address || strcmp(address, "embedded") == 0)
+    const char *usual = getenv("PENSTOCK_ENGINE");
+    if (address && *address)
+        return strcmp(address, "embedded") == 0 ? 0 : join(engine, address, spec, err);
+    if (!usual || !*usual || strcmp(usual, "embedded") == 0)
         return 0;
-    return join(engine, address, spec, err);
+    pst_error why;
+    psti_error_clear(&why);
+    const int rc = join(engine, usual, spec, &why);
+    if (rc >= 0)
+        return rc;
+    /* Who did not ask for it himself need not have it. */
+    psti_log(PSTI_LOG_WARN, "PENSTOCK_ENGINE: %s; jobs are prepared in this process", why.message);
+    return 0;
+}
+
+int remote_dataset(const char *path, int set, psti_dataset **out, pst_error *err)
+{
+    const char *address = getenv("PENSTOCK_ENGINE"), *revision = getenv("PENSTOCK_REVISION");
+    pst_error why;
+    psti_error_clear(&why);
+    if (!ops || strcmp(address, "embedded") == 0)
+        return 0;
+    const int rc = ops->dataset_open(address, set, path, revision ? revision : "", out, &why);
+    if (rc == 0)
+        return 1;
+    if (rc == PSTI_LINK_GONE)
+        return 0;
+    if (rc == PSTI_LINK_ELSEWHERE) {
+        psti_log(PSTI_LOG_WARN, "%s is listed in this process instead of %s: %s", path, address,
+                 why.message);
+        return 0;
+    }
+    if (err)
+        *err = why;
+    return rc;
 }
 
 void remote_engine_free(pst_engine *engine)

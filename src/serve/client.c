@@ -2,6 +2,7 @@
  * The client of a served engine: finding the daemon, opening jobs there. Registered with the room
  * engine before main. Called by whoever makes engines and jobs. */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -113,9 +114,13 @@ static void close_remote(void *engine)
 static int send_open(channel *ch, psti_dataset *data, const pst_job_options *opts, pst_error *err)
 {
     psti_place place;
+    psti_folder folder = {-1, NULL, ""};
     job_spec s = {.options = *opts};
-    const char *url = psti_dataset_url(data);
-    if (url)
+    const bool by_set = psti_dataset_folder(data, &folder) == 0;
+    const char *url = by_set ? NULL : psti_dataset_url(data);
+    if (by_set)
+        place = (psti_place){.root = folder.set, .path = folder.path};
+    else if (url)
         place = (psti_place){.root = -1, .path = url};
     else if (psti_dataset_place(data, &place) < 0)
         return psti_fail(err, PSTI_LINK_ELSEWHERE, "job", NULL,
@@ -129,6 +134,7 @@ static int send_open(channel *ch, psti_dataset *data, const pst_job_options *opt
         wire_packet p;
         wire_init(&p, WIRE_OPEN, 0);
         p.open.spec_bytes = s.size;
+        snprintf(p.open.depot_revision, sizeof p.open.depot_revision, "%s", folder.revision);
         psti_id128_store(psti_dataset_revision(data), p.open.revision);
         rc = wire_send(ch->sock, &p, fds, 2) < 0 ? PSTI_LINK_GONE : 0;
         close(fd);
@@ -184,6 +190,59 @@ static int await_opened(channel *ch, pst_error *err)
     }
 }
 
+/* ---- datasets that the daemon keeps ------------------------------------------------------------
+ */
+
+enum { LISTING_MOST = 2000 << 20 };
+
+static int await_listed(channel *ch, const psti_folder *asked, psti_dataset **out, pst_error *err)
+{
+    wire_mail mail;
+    uint8_t *bytes = NULL;
+    if (channel_receive(ch, -1, &mail) < 0)
+        return PSTI_LINK_GONE;
+    wire_packet *p = &mail.packet;
+    int rc = PSTI_LINK_GONE;
+    if (p->head.kind == WIRE_REFUSED)
+        rc = on_refused(&p->refused, err);
+    if (p->head.kind == WIRE_LISTED && mail.fd_count == 1) {
+        psti_folder at = *asked;
+        p->listed.depot_revision[WIRE_DEPOT_ROOM - 1] = 0;
+        at.revision = p->listed.depot_revision;
+        rc = wire_blob_read(mail.fds[0], p->listed.bytes, LISTING_MOST, &bytes);
+        if (rc == 0)
+            rc = psti_dataset_unpack(bytes, p->listed.bytes, &at, out, err);
+        else
+            psti_fail(err, rc, "list", at.path, "the listing cannot be read: %s", pst_strerror(rc));
+        rc = rc == -EPROTO ? PSTI_LINK_ELSEWHERE : rc;
+    }
+    psti_free(bytes);
+    wire_drop(&mail);
+    return rc;
+}
+
+static int open_dataset(const char *address, int set, const char *path, const char *revision,
+                        psti_dataset **out, pst_error *err)
+{
+    char dir[WHERE_BYTES];
+    wire_mail mail;
+    wire_packet p;
+    uid_t server;
+    channel *ch = NULL;
+    if (where_find(address, dir) < 0)
+        return PSTI_LINK_GONE;
+    int rc = open_channel(dir, &ch, &mail, &server, err);
+    if (rc < 0)
+        return rc;
+    const psti_folder at = {.set = set, .path = path, .revision = revision};
+    wire_init(&p, WIRE_LIST, 0);
+    if (strlen(revision) < PST_REVISION_BYTES)
+        snprintf(p.list.depot_revision, sizeof p.list.depot_revision, "%s", revision);
+    rc = wire_send(ch->sock, &p, &set, 1) < 0 ? PSTI_LINK_GONE : await_listed(ch, &at, out, err);
+    channel_close(ch);
+    return rc;
+}
+
 static int open_job(void *engine, psti_dataset *data, const pst_job_options *opts, void **out,
                     pst_error *err)
 {
@@ -213,6 +272,7 @@ static int open_job(void *engine, psti_dataset *data, const pst_job_options *opt
 static const psti_link_ops table = {
     .engine_open = open_remote,
     .engine_close = close_remote,
+    .dataset_open = open_dataset,
     .job_open = open_job,
     .job_close = channel_close,
     .next = channel_next,

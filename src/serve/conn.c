@@ -114,12 +114,28 @@ static bool on_hello(conn *c, const wire_hello *hello)
 static bool on_open(conn *c, wire_mail *mail)
 {
     const wire_open *open = &mail->packet.open;
-    if (c->state != CONN_HELLO || mail->fd_count != 2)
+    if (c->state != CONN_HELLO || mail->fd_count != 2 || c->root >= 0)
         return false;
     c->root = wire_take(mail, 0);
     c->spec_fd = wire_take(mail, 1);
     c->spec_bytes = open->spec_bytes;
     memcpy(c->revision, open->revision, sizeof c->revision);
+    memcpy(c->depot_revision, open->depot_revision, sizeof c->depot_revision);
+    c->depot_revision[sizeof c->depot_revision - 1] = 0;
+    c->by_set = c->depot_revision[0] != 0;
+    return conn_start(c, CONN_OPENING, job_open_thread);
+}
+
+/* Once a connection; who wants more comes again. */
+static bool on_list(conn *c, wire_mail *mail)
+{
+    const wire_list *list = &mail->packet.list;
+    if (c->state != CONN_HELLO || mail->fd_count != 1 || c->root >= 0)
+        return false;
+    c->root = wire_take(mail, 0);
+    memcpy(c->depot_revision, list->depot_revision, sizeof c->depot_revision);
+    c->depot_revision[sizeof c->depot_revision - 1] = 0;
+    c->by_set = c->lists = true;
     return conn_start(c, CONN_OPENING, job_open_thread);
 }
 
@@ -130,6 +146,8 @@ static bool on_mail(conn *c, wire_mail *mail)
         return on_hello(c, &p->hello);
     if (p->head.kind == WIRE_OPEN)
         return on_open(c, mail);
+    if (p->head.kind == WIRE_LIST)
+        return on_list(c, mail);
     if (c->state != CONN_OPEN)
         return false;
     if (p->head.kind == WIRE_CREDIT)
@@ -168,7 +186,7 @@ conn *conn_new(pst_server *s, int sock)
         return NULL;
     c->server = s;
     c->sock = sock;
-    c->root = c->spec_fd = -1;
+    c->root = c->spec_fd = c->listed_fd = -1;
     pthread_mutex_init(&c->lock, NULL);
     if (peer_of(sock, &c->who) < 0) {
         c->sock = -1;
@@ -231,8 +249,23 @@ void conn_leave(conn *c)
     } /* an opener that is under way comes back to conn_tend */
 }
 
+/* He has it, and leaves or is left. */
+static void tell_listed(conn *c)
+{
+    wire_packet p;
+    wire_init(&p, WIRE_LISTED, 0);
+    p.listed.bytes = c->listed_bytes;
+    memcpy(p.listed.depot_revision, c->depot_revision, sizeof p.listed.depot_revision);
+    conn_post(c, &p, c->listed_fd);
+    c->state = CONN_HELLO;
+}
+
 static void opened(conn *c)
 {
+    if (c->lists && c->open_rc == 0 && c->sock >= 0) {
+        tell_listed(c);
+        return;
+    }
     c->state = CONN_OPEN;
     if (c->sock < 0) {
         conn_leave(c);
@@ -272,6 +305,8 @@ void conn_free(conn *c)
         close(c->root);
     if (c->spec_fd >= 0)
         close(c->spec_fd);
+    if (c->listed_fd >= 0)
+        close(c->listed_fd);
     while (c->skips) {
         skip_note *note = c->skips;
         c->skips = note->next;

@@ -2,11 +2,13 @@
  * Datasets on the shelf: jobs of the same data share one listing. An entry goes with its last user.
  * Called from openers and closers. */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "depot/depot.h"
 #include "net/net.h"
 #include "serve/server.h"
 
@@ -39,9 +41,12 @@ static bool same_name(const char *a, const char *b)
 static shelf_entry *find_locked(shelf *s, const shelf_entry *like)
 {
     shelf_entry *e = s->entries;
-    while (e && (e->device != like->device || e->inode != like->inode ||
-                 memcmp(e->revision, like->revision, sizeof e->revision) != 0 ||
-                 !same_name(e->name, like->name)))
+    while (
+        e &&
+        (strcmp(e->depot_revision, like->depot_revision) != 0 || e->complete != like->complete ||
+         e->device != like->device || e->inode != like->inode ||
+         (!*like->depot_revision && memcmp(e->revision, like->revision, sizeof e->revision) != 0) ||
+         !same_name(e->name, like->name)))
         e = e->next;
     if (e)
         e->users++;
@@ -101,6 +106,26 @@ static int list_as(int root, const job_spec *spec, shelf_entry *e, pst_error *er
                      "the daemon sees other files there than this process");
 }
 
+/* One that is like it, or itself once it was opened; it is taken over. */
+static int settle(shelf *s, shelf_entry *e, int rc, shelf_entry **out)
+{
+    shelf_entry *there = NULL;
+    if (rc == 0) {
+        pthread_mutex_lock(&s->lock);
+        there = find_locked(s, e); /* somebody else may have listed it meanwhile */
+        if (!there) {
+            there = e;
+            e->next = s->entries;
+            s->entries = e;
+        }
+        pthread_mutex_unlock(&s->lock);
+    }
+    if (there != e)
+        entry_free(e);
+    *out = there;
+    return rc;
+}
+
 int shelf_take(shelf *s, int root, const job_spec *spec, const uint8_t revision[16],
                shelf_entry **out, pst_error *err)
 {
@@ -125,18 +150,79 @@ int shelf_take(shelf *s, int root, const job_spec *spec, const uint8_t revision[
     if (!there)
         rc = e->path ? list_as(root, spec, e, err)
                      : psti_fail(err, -ENOMEM, "list", NULL, "out of memory");
-    if (!there && rc == 0) {
-        pthread_mutex_lock(&s->lock);
-        there = find_locked(s, e); /* somebody else may have listed it meanwhile */
-        if (!there) {
-            there = e;
-            e->next = s->entries;
-            s->entries = e;
-        }
-        pthread_mutex_unlock(&s->lock);
+    if (!there)
+        return settle(s, e, rc, out);
+    entry_free(e);
+    *out = there;
+    return 0;
+}
+
+/* ---- of the depot ------------------------------------------------------------------------------
+ */
+
+/* An open folder of the depot, and not just the name of one: that anybody could have. */
+static int name_set(const pst_server *s, int set, shelf_entry *e, char *name, pst_error *err)
+{
+    struct stat st;
+    const int flags = fcntl(set, F_GETFL);
+    if (!s->depot || flags < 0 || flags & O_PATH || fstat(set, &st) || !S_ISDIR(st.st_mode) ||
+        psti_depot_name_set(s->depot, st.st_dev, st.st_ino, name) < 0)
+        return psti_fail(err, -EACCES, "list", NULL,
+                         "the folder is none of the datasets that the daemon keeps");
+    e->device = st.st_dev;
+    e->inode = st.st_ino;
+    return 0;
+}
+
+/* Opened with what its owner said of its source, and kept apart from what others have. */
+static int open_set(pst_server *s, const char *name, const psti_depot_choice *choice,
+                    shelf_entry *e, pst_error *err)
+{
+    char url[1024];
+    psti_dataset *data;
+    pst_dataset_options opts;
+    pst_dataset_options_init(&opts);
+    psti_access *access = sources_find(&s->sources, name, url);
+    psti_access *before = psti_access_use(access);
+    int rc = psti_pulled_open_revision(choice, &opts, &data, err);
+    psti_access_use(before);
+    psti_access_unref(access);
+    if (rc < 0)
+        return rc;
+    psti_dataset_keep_apart(data, name);
+    rc = psti_dataset_wrap(data, &e->data, err);
+    if (rc == 0)
+        pst_dataset_revision(e->data, e->revision);
+    return rc;
+}
+
+int shelf_take_set(pst_server *s, int set, const char *depot_revision, shelf_entry **out,
+                   pst_error *err)
+{
+    char name[PST_DATASET_NAME_BYTES];
+    psti_depot_choice *choice = psti_calloc(PSTI_MEM_SERVE, 1, sizeof *choice);
+    shelf_entry *e = psti_calloc(PSTI_MEM_SERVE, 1, sizeof *e);
+    int rc = e && choice ? name_set(s, set, e, name, err)
+                         : psti_fail(err, -ENOMEM, "list", NULL, "out of memory");
+    if (rc == 0)
+        rc = psti_depot_choose_revision(s->depot, name, depot_revision, choice, err);
+    shelf_entry *there = NULL;
+    if (rc == 0) {
+        e->users = 1;
+        e->complete = choice->complete;
+        snprintf(e->depot_revision, sizeof e->depot_revision, "%s", choice->revision);
+        e->path = psti_strdup(PSTI_MEM_SERVE, name);
+        pthread_mutex_lock(&s->shelf.lock);
+        there = find_locked(&s->shelf, e);
+        pthread_mutex_unlock(&s->shelf.lock);
     }
-    if (there != e)
-        entry_free(e);
+    if (rc == 0 && !there)
+        rc = e->path ? open_set(s, name, choice, e, err)
+                     : psti_fail(err, -ENOMEM, "list", NULL, "out of memory");
+    psti_free(choice);
+    if (rc == 0 && !there)
+        return settle(&s->shelf, e, rc, out);
+    entry_free(e);
     *out = there;
     return rc;
 }

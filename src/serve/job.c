@@ -5,6 +5,7 @@
 #include "serve/job.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -101,16 +102,47 @@ static int open_hooked(conn *c, const psti_feed_hooks *hooks, pst_error *err)
     }
 }
 
+/* Which dataset it is he need not say; what is in it goes to him as bytes. */
+static int list_set(conn *c, pst_error *err)
+{
+    uint8_t *bytes = NULL;
+    int rc = shelf_take_set(c->server, c->root, c->depot_revision, &c->entry, err);
+    if (rc < 0)
+        return rc;
+    psti_dataset *data = psti_dataset_unwrap(c->entry->data);
+    rc = psti_dataset_pack(data, &bytes, &c->listed_bytes);
+    if (rc == 0)
+        rc = c->listed_fd = wire_blob("penstock-listing", bytes, c->listed_bytes);
+    psti_free(bytes);
+    snprintf(c->depot_revision, sizeof c->depot_revision, "%s", c->entry->depot_revision);
+    shelf_give(&c->server->shelf, c->entry);
+    c->entry = NULL;
+    return rc < 0 ? psti_fail(err, rc, "list", NULL, "the listing cannot be sent: %s",
+                              pst_strerror(rc))
+                  : 0;
+}
+
+static int take_data(conn *c, pst_error *err)
+{
+    if (!c->by_set)
+        return shelf_take(&c->server->shelf, c->root, &c->spec, c->revision, &c->entry, err);
+    const int rc = shelf_take_set(c->server, c->root, c->depot_revision, &c->entry, err);
+    if (rc < 0 || memcmp(c->entry->revision, c->revision, sizeof c->revision) == 0)
+        return rc;
+    return psti_fail(err, PST_ECHANGED, "list", c->spec.path,
+                     "the daemon sees other samples there than this process");
+}
+
 static int open_job(conn *c, pst_error *err)
 {
     int rc = read_spec(c, err);
-    if (rc == 0 && c->spec.path && psti_is_bucket_url(c->spec.path) &&
+    if (rc == 0 && !c->by_set && c->spec.path && psti_is_bucket_url(c->spec.path) &&
         !server_offers(c->server, c->spec.path))
         rc = psti_fail(err, -EACCES, "list", c->spec.path,
                        "the daemon does not offer this dataset; its owner does so with penstock "
                        "serve --dataset NAME=URL");
     if (rc == 0)
-        rc = shelf_take(&c->server->shelf, c->root, &c->spec, c->revision, &c->entry, err);
+        rc = take_data(c, err);
     if (rc < 0)
         return rc;
     rc = keep_text(c, err);
@@ -120,7 +152,7 @@ static int open_job(conn *c, pst_error *err)
                                    .give = segment_give,
                                    .wake = on_wake,
                                    .skipped = on_skipped,
-                                   .may = c->foreign ? on_may : NULL,
+                                   .may = c->foreign && !c->by_set ? on_may : NULL,
                                    .user = c};
     rc = open_hooked(c, &hooks, err);
     if (rc < 0)
@@ -136,7 +168,7 @@ static int open_job(conn *c, pst_error *err)
 void job_open_thread(conn *c)
 {
     psti_error_clear(&c->open_error);
-    c->open_rc = open_job(c, &c->open_error);
+    c->open_rc = c->lists ? list_set(c, &c->open_error) : open_job(c, &c->open_error);
 }
 
 void job_close_thread(conn *c)

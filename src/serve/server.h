@@ -28,6 +28,8 @@ typedef struct shelf_entry {
     uint64_t device, inode; /* of the directory */
     char *name;             /* of the file in it; NULL = the directory */
     uint8_t revision[16];
+    char depot_revision[PST_REVISION_BYTES]; /* of a dataset in the depot; "" = it is none */
+    bool complete;                           /* all of that is on the disk */
     pst_dataset *data;
     char *path;
     int users;
@@ -44,6 +46,11 @@ void shelf_fini(shelf *s); /* nobody uses an entry any more */
  * daemon sees something else. */
 int shelf_take(shelf *s, int root, const job_spec *spec, const uint8_t revision[16],
                shelf_entry **out, pst_error *err);
+/* A dataset of the depot, by its open folder: which one that is, and of its revisions the one that
+ * is named, or ("") the one that can be read best. */
+struct pst_server;
+int shelf_take_set(struct pst_server *s, int set, const char *depot_revision, shelf_entry **out,
+                   pst_error *err);
 void shelf_give(shelf *s, shelf_entry *entry);
 
 /* ---- segments.c: memory that a client has mapped, too ---------------------------------------- */
@@ -127,6 +134,11 @@ struct conn {
     int root, spec_fd;
     size_t spec_bytes;
     uint8_t revision[16];
+    char depot_revision[WIRE_DEPOT_ROOM];
+    bool by_set;   /* root is the folder of a dataset of the depot: holding it is the right to it */
+    bool lists;    /* wants to know what is in it, no job */
+    int listed_fd; /* what is in it; -1 */
+    size_t listed_bytes;
     job_spec spec;
     shelf_entry *entry;
     pst_job *job;

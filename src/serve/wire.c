@@ -21,7 +21,8 @@ size_t wire_size(int kind)
         [WIRE_RESTART] = sizeof(wire_restart), [WIRE_CREDIT] = sizeof(wire_credit),
         [WIRE_BATCH] = sizeof(wire_batch),     [WIRE_SKIP] = sizeof(wire_skip),
         [WIRE_END] = sizeof(wire_end),         [WIRE_FAILED] = sizeof(wire_failed),
-        [WIRE_RELEASE] = sizeof(wire_release)};
+        [WIRE_RELEASE] = sizeof(wire_release), [WIRE_LIST] = sizeof(wire_list),
+        [WIRE_LISTED] = sizeof(wire_listed)};
     return kind > 0 && (size_t)kind < sizeof sizes / sizeof *sizes ? sizes[kind] : 0;
 }
 

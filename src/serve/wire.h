@@ -5,6 +5,8 @@
  *     client                                  daemon
  *     HELLO version                       ->
  *                                         <-  WELCOME version, settings       or REFUSED
+ *     LIST revision + folder (fd)         ->  of a pulled dataset, instead of what follows
+ *                                         <-  LISTED + listing (fd)           or REFUSED
  *     OPEN revision + root, spec (fds)    ->
  *                                         <-  SEGMENT id, bytes + memfd, one for each of the ring
  *                                         <-  OPENED                          or REFUSED
@@ -24,7 +26,7 @@
 #include "penstock.h"
 
 #define WIRE_MAGIC 0x46545350u /* "PSTF" */
-enum { WIRE_VERSION = 3, WIRE_FDS = 2, WIRE_AHEAD = 2 };
+enum { WIRE_VERSION = 4, WIRE_FDS = 2, WIRE_AHEAD = 2 };
 
 typedef enum wire_kind {
     WIRE_HELLO = 1,
@@ -39,7 +41,9 @@ typedef enum wire_kind {
     WIRE_SKIP,
     WIRE_END,
     WIRE_FAILED,
-    WIRE_RELEASE
+    WIRE_RELEASE,
+    WIRE_LIST,
+    WIRE_LISTED
 } wire_kind;
 
 typedef struct wire_head {
@@ -70,10 +74,26 @@ typedef struct wire_welcome { /* WELCOME */
     char release[16]; /* PST_VERSION */
 } wire_welcome;
 
+enum { WIRE_DEPOT_ROOM = 40 }; /* a revision of a pulled dataset, 32 digits; "" = none */
+
+/* LIST; fd: the folder of a dataset in the daemon's depot, open for reading, which is the right to
+ * it. revision: the one that is meant; "" = as it comes. */
+typedef struct wire_list {
+    wire_head head;
+    char depot_revision[WIRE_DEPOT_ROOM];
+} wire_list;
+
+typedef struct wire_listed { /* LISTED; fd: a dataset as bytes (sealed memfd) */
+    wire_head head;
+    uint64_t bytes;
+    char depot_revision[WIRE_DEPOT_ROOM];
+} wire_listed;
+
 typedef struct wire_open { /* OPEN; fds: the dataset's directory, the spec (sealed memfd) */
     wire_head head;
     uint8_t revision[16];
     uint64_t spec_bytes;
+    char depot_revision[WIRE_DEPOT_ROOM]; /* not "": the directory is that of a LIST */
 } wire_open;
 
 typedef struct wire_segment { /* SEGMENT; fd: a memfd of so many bytes */
@@ -192,6 +212,8 @@ typedef union wire_packet {
     wire_refused refused;
     wire_welcome welcome;
     wire_open open;
+    wire_list list;
+    wire_listed listed;
     wire_segment segment;
     wire_opened opened;
     wire_restart restart;

@@ -450,6 +450,12 @@ bool psti_dataset_is_here(const psti_dataset *data)
     return data->set < 0 || data->root >= 0;
 }
 
+void psti_dataset_know_field(psti_dataset *data, int field, const pst_field_info *info)
+{
+    psti_dataset_revision(data);
+    data->field[field].info = *info;
+}
+
 void psti_dataset_keep_apart(psti_dataset *data, const char *name)
 {
     data->apart = psti_hash_bytes(name, strlen(name));

@@ -124,6 +124,10 @@ int psti_dataset_take_etags(psti_dataset *data,
  * Before anybody else has the dataset. */
 void psti_dataset_keep_apart(psti_dataset *data, const char *name);
 
+/* What was found out about a field since; the revision stays what it is. Before anybody else has
+ * the dataset. */
+void psti_dataset_know_field(psti_dataset *data, int field, const pst_field_info *info);
+
 /* A dataset as bytes, for another process of this machine: what it is made of, not the files. Not
  * for lists of files and functions (-ENOTSUP). *bytes is psti_malloc'ed. */
 int psti_dataset_pack(psti_dataset *data, uint8_t **bytes, size_t *size);

@@ -96,6 +96,20 @@ class Daemon:
         return self.child.returncode, err
 
 
+def ask(daemon, method, url, body=None):
+    """(status, object)"""
+    text = b"" if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
+    with socket.socket(socket.AF_UNIX) as sock:
+        sock.settimeout(LIMIT_S)
+        sock.connect(str(daemon.dir / "control.sock"))
+        sock.sendall(f"{method} {url} HTTP/1.0\r\nContent-Length: {len(text)}\r\n\r\n".encode() + text)
+        answer = b""
+        while part := sock.recv(65536):
+            answer += part
+    head, _, rest = answer.partition(b"\r\n\r\n")
+    return int(head.split()[1]), json.loads(rest) if rest else None
+
+
 @pytest.fixture
 def serve(binary, environment, tmp_path):
     """serve(...) starts a daemon; all are ended with the test."""

@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pulled datasets over the control socket: shown, pulled with progress, stopped, evicted; by the daemon's own user alone."""
-import json
-import socket
 import subprocess
 import sys
 import time
@@ -9,22 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from conftest import ask
+
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "rigs"))
 LIMIT_S = 60
-
-
-def ask(daemon, method, url, body=None):
-    """(status, object)"""
-    text = b"" if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
-    with socket.socket(socket.AF_UNIX) as sock:
-        sock.settimeout(LIMIT_S)
-        sock.connect(str(daemon.dir / "control.sock"))
-        sock.sendall(f"{method} {url} HTTP/1.0\r\nContent-Length: {len(text)}\r\n\r\n".encode() + text)
-        answer = b""
-        while part := sock.recv(65536):
-            answer += part
-    head, _, rest = answer.partition(b"\r\n\r\n")
-    return int(head.split()[1]), json.loads(rest) if rest else None
 
 
 @pytest.fixture

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The feed protocol by hand, for clients that do what they should not. Mirrors src/serve/wire.h, version 3."""
+"""The feed protocol by hand, for clients that do what they should not. Mirrors src/serve/wire.h, version 4."""
 import fcntl
 import mmap
 import os
@@ -7,8 +7,8 @@ import select
 import socket
 import struct
 
-MAGIC, VERSION = 0x46545350, 3
-HELLO, WELCOME, REFUSED, OPEN, SEGMENT, OPENED, RESTART, CREDIT, BATCH, SKIP, END, FAILED, RELEASE = range(1, 14)
+MAGIC, VERSION = 0x46545350, 4
+HELLO, WELCOME, REFUSED, OPEN, SEGMENT, OPENED, RESTART, CREDIT, BATCH, SKIP, END, FAILED, RELEASE, LIST, LISTED = range(1, 16)
 F_ADD_SEALS, SEAL_SHRINK, SEAL_GROW, SEAL_WRITE = 1033, 2, 4, 8
 LIMIT_S = 60
 
@@ -70,11 +70,11 @@ class Raw:
         kind, _, _ = self.receive()
         assert kind == WELCOME
 
-    def open(self, root, revision, data, fd=None, size=None):
+    def open(self, root, revision, data, fd=None, size=None, depot_revision=b""):
         """Until OPENED or something else; that kind and its body."""
         directory = os.open(root, os.O_PATH) if isinstance(root, (str, os.PathLike)) else root
         content = blob(data) if fd is None else fd
-        self.send(head(OPEN, revision + struct.pack("<Q", len(data) if size is None else size)), directory, content)
+        self.send(head(OPEN, revision + struct.pack("<Q40s", len(data) if size is None else size, depot_revision)), directory, content)
         while True:
             kind, body, fds = self.receive()
             if kind != SEGMENT:
