@@ -101,6 +101,14 @@ func Refuse(status int) Rule {
 	return Rule{Match: map[string]any{}, Do: map[string]any{"status": status}}
 }
 
+// ReplaceAtFirstGet gives that object another content as soon as anything was asked for.
+func ReplaceAtFirstGet(key string) Rule {
+	return Rule{Match: map[string]any{"op": "get", "nth": 1}, Do: map[string]any{"replace": map[string]any{"key": key}}}
+}
+
+// NoKeys lets everybody in.
+func (f *Faultd) NoKeys() error { return f.control("keys", map[string]any{}, nil) }
+
 // Keys says whose signatures are good.
 func (f *Faultd) Keys(access, secret string) error {
 	return f.control("keys", map[string]any{access: map[string]any{"secret": secret}}, nil)

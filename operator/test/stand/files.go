@@ -84,6 +84,15 @@ func (f Files) Same(folder string) error {
 	return err
 }
 
+// Holds asks whether there is a folder of a dataset, or that there is none.
+func (n *Node) Holds(depot string, want bool) error {
+	_, err := os.Stat(filepath.Join(n.Cache, "datasets", depot))
+	if is := err == nil; is != want {
+		return fmt.Errorf("%s on %s: it is there: %v", depot, n.Name, is)
+	}
+	return nil
+}
+
 // Use holds a revision as a process does that reads it. Close lets go.
 func (n *Node) Use(depot, revision string) (*os.File, error) {
 	lock, err := os.Open(filepath.Join(n.Cache, "datasets", depot, revision, ".lock"))
