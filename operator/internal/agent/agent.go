@@ -27,7 +27,7 @@ const (
 	tickSoon   = 200 * time.Millisecond
 
 	downAfter  = 3 * time.Second // an engine that is replaced is away for less; nobody needs to hear of that
-	strayAfter = 30 * time.Second
+	strayAfter = 15 * time.Second
 )
 
 // Engine is what an agent needs of its engine; see package engine.

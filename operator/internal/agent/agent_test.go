@@ -246,7 +246,7 @@ func TestWithoutANodeCacheEverythingStays(t *testing.T) {
 func TestWhatNobodyNamesGoesAfterAWhile(t *testing.T) {
 	s := newScene(t)
 	s.engine.data["stray-00000000"] = &engine.Dataset{Revisions: []engine.Revision{{Revision: revA}}}
-	s.wait(20 * time.Second)
+	s.wait(10 * time.Second)
 	if s.engine.count("evict") != 0 {
 		t.Error("it had no time")
 	}

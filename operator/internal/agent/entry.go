@@ -32,6 +32,8 @@ type entry struct {
 	asked bool // a pull was begun, and its end was not seen yet
 	check bool // it is one that reads again what is there
 
+	settled bool // as much as fits was there: a pull may bring more, and jobs can have it all the while
+
 	trouble      *trouble // of the last pull
 	troubleBytes int64    // that were there when it failed: the trouble is over when there are more
 	retry        retry
@@ -39,7 +41,7 @@ type entry struct {
 	sweep     retry     // of other revisions
 	nextCheck time.Time // when what is there is to be read again
 	nextGrow  time.Time
-	freeThen  int64 // what was free when the last pull ended
+	freeThen  int64 // what was free when the last pull ended; -1: unknown
 
 	pinned             bool // asked for the pin that the entry wants
 	started, completed *metav1.Time
@@ -62,6 +64,7 @@ func (a *Agent) remember(nc *v1alpha1.NodeCache) {
 			if e.Depot == depot && e.Revision == s.Revision {
 				m := newEntry(e, a.now())
 				m.started, m.completed = s.StartedAt, s.CompletedAt
+				m.settled = s.Phase == v1alpha1.PhasePartial
 				a.memory.entries[depot] = m
 			}
 		}
@@ -69,7 +72,7 @@ func (a *Agent) remember(nc *v1alpha1.NodeCache) {
 }
 
 func newEntry(e *v1alpha1.CacheEntry, now time.Time) *entry {
-	return &entry{uid: e.UID, revision: e.Revision, mode: e.Mode, nextCheck: now}
+	return &entry{uid: e.UID, revision: e.Revision, mode: e.Mode, nextCheck: now, freeThen: -1}
 }
 
 // entryOf returns what is remembered of it. A dataset that was made anew under its old name has another source, and is
@@ -150,14 +153,14 @@ func (r *round) step(ctx context.Context, s *step) {
 	r.seeEnd(s)
 	rev, running := s.revision(), s.running()
 	switch {
-	case rev != nil && rev.State == engine.StateComplete, s.m.check && running != nil && rev != nil:
+	case rev != nil && rev.State == engine.StateComplete:
 		r.whole(ctx, s)
 	case running != nil && running.Revision != "" && running.Revision != s.entry.Revision:
 		r.stop(ctx, s, running.Revision)
+	case rev != nil && s.entry.Mode == v1alpha1.Partial && (rev.State == engine.StatePartial || running != nil && s.m.settled):
+		r.partly(ctx, s)
 	case running != nil:
 		r.moving(s, running)
-	case rev != nil && rev.State == engine.StatePartial && s.entry.Mode == v1alpha1.Partial:
-		r.partly(ctx, s)
 	default:
 		r.missing(ctx, s)
 	}

@@ -178,9 +178,30 @@ func TestWhatFitsInPartIsPartial(t *testing.T) {
 	if s.engine.count("pull") != 2 {
 		t.Errorf("said %v", s.engine.said)
 	}
+	s.phase("photos", v1alpha1.PhasePartial, "") // jobs have it all the while
 	s.engine.done(depot, 1000)
 	s.wait(2 * time.Second)
 	s.phase("photos", v1alpha1.PhaseReady, "")
+}
+
+func TestAPartIsFoundInOrderByANewAgent(t *testing.T) {
+	s := newScene(t, photos(partially))
+	s.passes(1)
+	s.engine.done(depot, 600)
+	s.wait(10 * time.Second)
+	s.phase("photos", v1alpha1.PhasePartial, "")
+	writes := s.cluster.writes
+	s.restart()
+	s.agent.CheckEvery = time.Hour
+	s.wait(10 * time.Second)
+	if s.engine.count("pull "+depot+" a pin=false partial=true check=true") != 1 || s.engine.count("pull") != 2 {
+		t.Errorf("said %v", s.engine.said)
+	}
+	s.engine.done(depot, 600)
+	s.wait(10 * time.Second)
+	if s.cluster.writes != writes {
+		t.Errorf("%d more writes", s.cluster.writes-writes)
+	}
 }
 
 func TestWhatDoesNotFitIsTriedAtOnceWhenAPartIsEnough(t *testing.T) {

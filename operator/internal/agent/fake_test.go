@@ -119,6 +119,9 @@ func (f *fakeEngine) Pull(_ context.Context, name string, r engine.PullRequest) 
 		f.data[name] = &engine.Dataset{}
 	}
 	f.data[name].Pull = &engine.Pull{Running: true, Revision: r.Revision}
+	if rev := f.data[name].Find(r.Revision); rev != nil && rev.State != engine.StateComplete {
+		rev.State = engine.StatePulling
+	}
 	if d := f.data[name]; d.Find(r.Revision) == nil {
 		d.Revisions = append(d.Revisions, engine.Revision{
 			Revision: r.Revision, State: engine.StatePulling, Bytes: 1000, Pinned: r.Pin,

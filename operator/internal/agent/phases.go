@@ -104,9 +104,19 @@ func (r *round) partly(ctx context.Context, s *step) {
 	s.status.Phase = v1alpha1.PhasePartial
 	s.status.BytesDone, s.status.BytesTotal = rev.BytesHere, max(rev.Bytes, s.entry.Bytes)
 	stamp(&m.completed, r.now)
+	m.settled, m.trouble = true, nil
 	if s.source != nil {
 		explain(s.status, s.source)
+	}
+	if s.running() != nil {
+		m.asked = true
+		r.within(tickMoving)
+	}
+	if s.source != nil || s.running() != nil {
 		return
+	}
+	if m.freeThen < 0 { // begun by an agent before this one
+		m.freeThen = r.held.depot.FreeBytes
 	}
 	missing := s.status.BytesTotal - s.status.BytesDone
 	more := r.held.depot.FreeBytes - m.freeThen
@@ -121,7 +131,7 @@ func (r *round) partly(ctx context.Context, s *step) {
 // missing: nothing of it, or not enough, and no pull runs.
 func (r *round) missing(ctx context.Context, s *step) {
 	m := s.m
-	m.completed = nil
+	m.completed, m.settled = nil, false
 	s.status.BytesDone = here(s.held, s.entry.Revision)
 	if r.away != nil {
 		return

@@ -148,6 +148,9 @@ func TestAnObjectChangesInMidPull(t *testing.T) {
 	}
 	tm.converge("the new revision is ready", tm.held("photos", files, 2))
 	tm.converge("and said to be", tm.ready("photos"))
+	var l any
+	tm.must(w.faultd.Log(&l))
+	t.Logf("LOG %v", l)
 	tm.calm()
 }
 
@@ -201,7 +204,7 @@ func TestADiskIsTooSmall(t *testing.T) {
 	d, err := tm.get(tm.ctx, "photos")
 	tm.must(err)
 	t.Logf("it says: %s", condition(d.Status.Conditions, v1alpha1.CondReady).Message)
-	for _, word := range []string{"2.9 MiB", "2.0 MiB"} { // needed, and what there is
+	for _, word := range []string{"2.9 MiB needed", "1.9 MiB free"} { // up to the high watermark
 		tm.says(d, v1alpha1.CondReady, word)
 	}
 	tm.calm()

@@ -132,3 +132,5 @@ func (f *Faultd) Stats() (Stats, error) {
 }
 
 func (f *Faultd) Reset() error { return f.control("reset", nil, nil) }
+
+func (f *Faultd) Log(out any) error { return f.control("log", nil, out) }
