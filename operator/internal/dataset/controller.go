@@ -141,8 +141,10 @@ func (r *Controller) resolve(ctx context.Context, d *v1alpha1.Dataset, next *aga
 	case err != nil:
 		next.in(r.lister.failed(d.UID, now))
 		reason, message := why(err)
+		if was := meta.FindStatusCondition(d.Status.Conditions, v1alpha1.CondResolved); was == nil || was.Message != message {
+			log.FromContext(ctx).Info("the bucket cannot be listed", "reason", reason, "message", message)
+		}
 		condition(d, v1alpha1.CondResolved, false, reason, message)
-		log.FromContext(ctx).Info("the bucket cannot be listed", "reason", reason, "message", message)
 	case listing == nil:
 		next.in(pollEvery)
 		if d.Status.Revision == "" && meta.FindStatusCondition(d.Status.Conditions, v1alpha1.CondResolved) == nil {

@@ -196,7 +196,7 @@ func (r *Controller) act(ctx context.Context, s *cluster.Snapshot, pod *corev1.P
 	case !d.DeletionTimestamp.IsZero():
 		r.say(pod, corev1.EventTypeWarning, "DatasetNotFound", fmt.Sprintf("dataset %s is being deleted", key))
 	case d.Status.Revision == "":
-		r.say(pod, corev1.EventTypeNormal, "WaitingForDataset", fmt.Sprintf("the bucket of dataset %s has not been listed yet", key))
+		r.say(pod, corev1.EventTypeNormal, "WaitingForBucket", fmt.Sprintf("the bucket of dataset %s has not been listed yet", key))
 	case decision.Start != nil:
 		return r.lift(ctx, s, pod, d, decision.Start)
 	case decision.Wait != nil:
@@ -226,7 +226,8 @@ func (r *Controller) lift(ctx context.Context, s *cluster.Snapshot, pod *corev1.
 	return nil
 }
 
-// say an event, once.
+// say an event, once. The API server joins events of one reason about one object and keeps the first text, so what differs has
+// a reason of its own.
 func (r *Controller) say(pod *corev1.Pod, kind, reason, text string) {
 	if r.said == nil {
 		r.said = map[types.UID]string{}
