@@ -10,7 +10,6 @@ import (
 	"strings"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -62,23 +61,8 @@ func operator(t *testing.T) client.Client {
 	return clientOf(t, config, err)
 }
 
-// agentOn waits for the pod that the DaemonSet has on the node, and comes as that pod.
 func agentOn(t *testing.T, node string) client.Client {
-	var found string
-	must(t, rig.Eventually(t.Context(), func(ctx context.Context) error {
-		var pods corev1.PodList
-		if err := admin.List(ctx, &pods, client.InNamespace(rig.NodeNamespace)); err != nil {
-			return err
-		}
-		for _, p := range pods.Items {
-			if p.Spec.NodeName == node && p.Status.Phase == corev1.PodRunning {
-				found = p.Name
-				return nil
-			}
-		}
-		return fmt.Errorf("no agent runs on %s", node)
-	}))
-	config, err := cluster.Pod(t.Context(), rig.NodeNamespace, found)
+	config, err := cluster.AgentOn(t.Context(), node)
 	return clientOf(t, config, err)
 }
 

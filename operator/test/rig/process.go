@@ -102,7 +102,10 @@ func (p *Process) End(patience time.Duration) error {
 
 // Tail is the end of what the process printed, for messages.
 func (p *Process) Tail() string {
-	text, _ := os.ReadFile(p.Log)
+	text, err := os.ReadFile(p.Log)
+	if err != nil {
+		return err.Error()
+	}
 	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
 	return strings.Join(lines[max(0, len(lines)-15):], "\n")
 }

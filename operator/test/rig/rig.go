@@ -63,7 +63,7 @@ func Start(ctx context.Context, options Options) (*Rig, error) {
 
 func (r *Rig) start(ctx context.Context) error {
 	if r.Dir == "" {
-		dir, err := os.MkdirTemp("", "penstock-rig-")
+		dir, err := os.MkdirTemp("", "rig-of-penstock-")
 		if err != nil {
 			return err
 		}
