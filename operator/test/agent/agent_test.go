@@ -133,7 +133,7 @@ func TestAnObjectThatChangesInMidPullIsNotMixed(t *testing.T) {
 	s := newScene(t, stand.MakeFiles(6, 20, 50_000))
 	found := s.resolve()
 	// The last one of twenty: it is not asked for before some of the first sixteen are there.
-	must(t, s.faultd.Rules(stand.ReplaceAtFirstGet("photos/class02/00017.bin")))
+	must(t, s.faultd.Rules(stand.ReplaceAtFirstGet("bucket", "photos/class02/00017.bin")))
 	s.want(s.entry(found))
 	s.eventually(func() error {
 		got, _ := s.status()

@@ -101,9 +101,9 @@ func Refuse(status int) Rule {
 	return Rule{Match: map[string]any{}, Do: map[string]any{"status": status}}
 }
 
-// ReplaceAtFirstGet gives that object another content as soon as anything was asked for.
-func ReplaceAtFirstGet(key string) Rule {
-	return Rule{Match: map[string]any{"op": "get", "nth": 1}, Do: map[string]any{"replace": map[string]any{"key": key}}}
+// ReplaceAtFirstGet gives that object another content as soon as any of the bucket was asked for.
+func ReplaceAtFirstGet(bucket, key string) Rule {
+	return Rule{Match: map[string]any{"bucket": bucket, "op": "get", "nth": 1}, Do: map[string]any{"replace": map[string]any{"key": key}}}
 }
 
 // NoKeys lets everybody in.
@@ -132,5 +132,3 @@ func (f *Faultd) Stats() (Stats, error) {
 }
 
 func (f *Faultd) Reset() error { return f.control("reset", nil, nil) }
-
-func (f *Faultd) Log(out any) error { return f.control("log", nil, out) }
