@@ -114,7 +114,10 @@ func (p *program) build() error {
 	return nil
 }
 
-func (p *program) start(ctx context.Context) error {
+func (p *program) start(ctx context.Context) error { return p.startWith(ctx, "--leader-elect") }
+
+// startWith waits until it is ready to answer for the webhook.
+func (p *program) startWith(ctx context.Context, more ...string) error {
 	account, err := cl.ServiceAccount(ctx, rig.SystemNamespace, rig.OperatorAccount)
 	if err != nil {
 		return err
@@ -130,9 +133,9 @@ func (p *program) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	p.process, err = cl.Run("operator", nil, p.binary, "--kubeconfig", file, "--engine", p.socket, "--leader-elect",
-		"--webhook-host=127.0.0.1", fmt.Sprintf("--webhook-port=%d", p.webhook),
-		fmt.Sprintf("--metrics-address=127.0.0.1:%d", p.metrics), fmt.Sprintf("--health-address=127.0.0.1:%d", health))
+	args := append([]string{"--kubeconfig", file, "--engine", p.socket, "--webhook-host=127.0.0.1", fmt.Sprintf("--webhook-port=%d", p.webhook),
+		fmt.Sprintf("--metrics-address=127.0.0.1:%d", p.metrics), fmt.Sprintf("--health-address=127.0.0.1:%d", health)}, more...)
+	p.process, err = cl.Run("operator", nil, p.binary, args...)
 	if err != nil {
 		return err
 	}
@@ -155,6 +158,14 @@ type fakeEngine struct {
 	answers map[string]engine.Pull
 	pulls   map[string]string // dataset: url
 	sources map[string]engine.Source
+	last    map[string]engine.Source // also after it was told to forget
+}
+
+// told is what it was last told about a dataset's source.
+func (f *fakeEngine) told(depot string) engine.Source {
+	f.lock.Lock()
+	defer f.lock.Unlock()
+	return f.last[depot]
 }
 
 func (f *fakeEngine) set(url string, answer engine.Pull) {
@@ -167,13 +178,16 @@ func (f *fakeEngine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f.lock.Lock()
 	defer f.lock.Unlock()
 	if f.sources == nil {
-		f.sources = map[string]engine.Source{}
+		f.sources, f.last = map[string]engine.Source{}, map[string]engine.Source{}
 	}
 	name := strings.TrimPrefix(r.URL.Path, "/v1/datasets/")
 	if base, ok := strings.CutSuffix(name, "/source"); ok {
 		var s engine.Source
 		_ = json.NewDecoder(r.Body).Decode(&s)
 		f.sources[base] = s
+		if r.Method == http.MethodPut {
+			f.last[base] = s
+		}
 		w.WriteHeader(http.StatusNoContent)
 		return
 	}
