@@ -191,7 +191,8 @@ typedef struct pst_engine_options {
     const char *address; /* whose workers: "unix:DIR" = those of the daemon that serves DIR,
                             "unix:" = of this user's default; "auto" = of a daemon of this user if
                             one runs; the rest of the options then holds for what is done here when
-                            the daemon cannot do it or dies (NULL or "embedded" = this process) */
+                            the daemon cannot do it or dies ("embedded" = this process; NULL = what
+                            $PENSTOCK_ENGINE says, else this process) */
     const char *disk;    /* the disk tier: "DIR:BYTES", samples are kept in files there, at most so
                             many bytes (K, M, G, T), and found again by later engines (NULL or "" =
                             none) */

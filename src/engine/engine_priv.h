@@ -51,7 +51,12 @@ struct pst_job {
     void *link;               /* served: the connection; lives until the end */
     pst_job_options *options; /* served: a copy, for going on in this process */
     atomic_bool served;       /* batches come from the daemon */
-    atomic_bool aborted;      /* partner: remote_take_over */
+    /* What was in use before the daemon came back, until that happens again: others may be looking
+     * at statistics. And when it was last tried, and when it was missed first. */
+    psti_feed *old_feed, *old_record;
+    void *old_link;
+    uint64_t tried_ns, missed_ns;
+    atomic_bool aborted; /* partner: remote_take_over */
     psti_dataset *data;
     psti_pipeline *pipeline;
     psti_id128 order_source;
@@ -75,6 +80,8 @@ int remote_engine(pst_engine *engine, const pst_engine_options *opts, const psti
 int remote_dataset(const char *path, int set, psti_dataset **out, pst_error *err);
 void remote_engine_free(pst_engine *engine);
 int remote_open(pst_job *job, const pst_job_options *opts, pst_error *err);
+/* Whoever went on in this process looks now and then whether the daemon is back. */
+void remote_look(pst_job *job);
 int remote_next(pst_job *job, int64_t timeout_ns, pst_batch **out);
 int remote_set_epoch(pst_job *job, uint64_t epoch);
 int remote_state_loaded(pst_job *job, uint64_t epoch, const void *state, size_t bytes,

@@ -356,6 +356,8 @@ int pst_job_next(pst_job *job, int64_t timeout_ns, pst_batch **out)
     const int rc = usable(job);
     if (rc < 0)
         return rc;
+    if (job->link && !job->served)
+        remote_look(job);
     return job->served ? remote_next(job, timeout_ns, out)
                        : psti_feed_next(job->feed, timeout_ns, out);
 }

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "core/clock.h"
@@ -135,6 +136,105 @@ static void tell_gone(pst_engine *engine)
                  engine->address ? engine->address : "its address");
 }
 
+static int not_here(pst_error *err)
+{
+    return psti_fail(err, -ENOENT, "job", NULL,
+                     "the dataset is not complete here, and the engine that reads what is missing "
+                     "from its bucket is gone or will not; a later start goes on from a state");
+}
+
+/* ---- back to the daemon ------------------------------------------------------------------------
+ */
+
+static const uint64_t AGAIN_NS = 1000000000ull, PATIENCE_NS = 60 * 1000000000ull;
+
+/* Where the job stands; *bytes is psti_malloc'ed. */
+static int save_state(const pst_job *job, void **bytes, size_t *size)
+{
+    size_t cap = 0;
+    int rc = pst_job_state(job, NULL, 0, &cap);
+    *bytes = rc == -ENOSPC ? psti_malloc(PSTI_MEM_ENGINE, cap) : NULL;
+    return *bytes ? pst_job_state(job, *bytes, cap, size) : -ENOMEM;
+}
+
+/* A record that stands where the job does. */
+static int new_record(pst_job *job, const void *bytes, size_t size, psti_feed **out,
+                      uint64_t *epoch)
+{
+    psti_state state = {0};
+    int rc = psti_state_decode(bytes, size, &state, NULL);
+    if (rc == 0)
+        rc = job_open_feed(job, job->engine->pool, job->options, NULL, out, NULL);
+    if (rc == 0)
+        rc = psti_feed_resume(*out, &state, NULL);
+    *epoch = state.epoch;
+    psti_state_fini(&state);
+    return rc;
+}
+
+static void drop_old(pst_job *job)
+{
+    if (job->old_link)
+        ops->job_close(job->old_link);
+    psti_feed_close(job->old_feed);
+    psti_feed_close(job->old_record);
+    job->old_link = NULL;
+    job->old_feed = job->old_record = NULL;
+}
+
+/* From now on batches come from that link. */
+static void swap(pst_job *job, void *link, psti_feed *record)
+{
+    psti_feed *feed = atomic_exchange(&job->feed, record);
+    drop_old(job);
+    job->old_link = job->link;
+    job->old_record = job->record;
+    job->old_feed = feed == job->record ? NULL : feed;
+    if (job->old_feed)
+        psti_feed_abort(job->old_feed); /* what it has ready is the daemon's to prepare again */
+    job->record = record;
+    job->link = link;
+    job->missed_ns = 0;
+    atomic_store(&job->served, true);
+}
+
+/* Opens the job there again where it stands. True: it is the daemon's. In ready order the state of
+ * one rank of several means something only together with the others'. */
+static bool rejoin(pst_job *job)
+{
+    void *link = NULL, *state = NULL;
+    size_t size = 0;
+    uint64_t epoch = 0;
+    psti_feed *record = NULL;
+    pst_error why;
+    const pst_job_options *o = job->options;
+    job->tried_ns = psti_now_ns();
+    if (!o || (o->order == PST_ORDER_READY && o->world > 1) || atomic_load(&job->aborted) ||
+        psti_feed_finished(job->feed) ||
+        ops->job_open(job->engine->link, job->data, o, &link, &why) != 0)
+        return false;
+    int rc = save_state(job, &state, &size);
+    if (rc == 0)
+        rc = new_record(job, state, size, &record, &epoch);
+    if (rc == 0)
+        rc = ops->restart(link, epoch, state, size);
+    psti_free(state);
+    if (rc != 0) {
+        ops->job_close(link);
+        psti_feed_close(record);
+        return false;
+    }
+    swap(job, link, record);
+    psti_log(PSTI_LOG_INFO, "the served engine at %s is back", job->engine->address);
+    return true;
+}
+
+void remote_look(pst_job *job)
+{
+    if (psti_now_ns() - job->tried_ns >= AGAIN_NS)
+        rejoin(job);
+}
+
 /* ---- jobs ------------------------------------------------------------------------------------ */
 
 int remote_open(pst_job *job, const pst_job_options *opts, pst_error *err)
@@ -164,6 +264,8 @@ int remote_open(pst_job *job, const pst_job_options *opts, pst_error *err)
         *err = why;
     if (rc != PSTI_LINK_GONE && rc != PSTI_LINK_ELSEWHERE)
         return rc;
+    if (!psti_dataset_is_here(job->data))
+        return not_here(err);
     psti_pool *pool;
     psti_feed *feed = NULL;
     rc = local_pool(job->engine, &pool, err);
@@ -179,6 +281,7 @@ void remote_detach(pst_job *job)
     psti_feed *feed = atomic_exchange(&job->feed, NULL);
     if (job->link)
         ops->job_close(job->link);
+    drop_old(job);
     if (job->record && job->record != feed)
         psti_feed_close(job->record);
     psti_feed_close(feed);
@@ -192,9 +295,46 @@ void remote_abort(pst_job *job)
     ops->abort(job->link);
 }
 
+/* Nobody tells that a socket is there again. */
+static void pause_a_little(void)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static pthread_cond_t never = PTHREAD_COND_INITIALIZER;
+    const struct timespec until = psti_timespec_ns(psti_now_ns() + AGAIN_NS / 20);
+    pthread_mutex_lock(&lock);
+    pthread_cond_clockwait(&never, &lock, CLOCK_MONOTONIC, &until);
+    pthread_mutex_unlock(&lock);
+}
+
+/* What cannot be read here waits for the daemon, which may be replaced at this moment. 0: it is
+ * back; -ETIMEDOUT: the caller's time is over. */
+static int await_back(pst_job *job, int64_t timeout_ns)
+{
+    const uint64_t called = psti_now_ns();
+    if (!job->missed_ns)
+        job->missed_ns = called;
+    for (;;) {
+        if (rejoin(job))
+            return 0;
+        const uint64_t now = psti_now_ns();
+        if (atomic_load(&job->aborted))
+            return -ECANCELED;
+        if (timeout_ns >= 0 && now - called >= (uint64_t)timeout_ns)
+            return -ETIMEDOUT;
+        if (now - job->missed_ns >= PATIENCE_NS)
+            return not_here(&job->error);
+        pause_a_little();
+    }
+}
+
 static int on_gone(pst_job *job, int64_t timeout_ns, pst_batch **out)
 {
     tell_gone(job->engine);
+    if (!psti_dataset_is_here(job->data)) {
+        const int back = await_back(job, timeout_ns);
+        return back == 0 ? remote_next(job, timeout_ns, out) : back;
+    }
+    job->tried_ns = psti_now_ns();
     const int rc = remote_take_over(job, &job->error);
     return rc < 0 ? rc : psti_feed_next(job->feed, timeout_ns, out);
 }

@@ -54,8 +54,16 @@ def command(root, argv, mounts, uid=47002, writable=None):
         os.makedirs(root / name, exist_ok=True)
     lines.append(f"mount -t proc proc {shlex.quote(str(root / 'proc'))}")
     lines.append(f"mount -t tmpfs -o mode=1777 tmpfs {shlex.quote(str(root / 'tmp'))}")
-    lines.append(f"exec chroot --userspec={uid}:{uid} --groups= {shlex.quote(str(root))} " + " ".join(shlex.quote(str(a)) for a in argv))
-    return ["unshare", "--mount", "--pid", "--fork", "sh", "-c", "\n".join(lines)]
+    # The shell stays, as the first process of its namespace: with it all others there are ended.
+    lines.append(f"chroot --userspec={uid}:{uid} --groups= {shlex.quote(str(root))} " + " ".join(shlex.quote(str(a)) for a in argv) + "; exit $?")
+    return ["unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", "\n".join(lines)]
+
+
+def inside(pid):
+    """The program of a running command, as this process sees it: the last of its line."""
+    while below := Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+        pid = int(below[0])
+    return pid
 
 
 def environment(**more):

@@ -19,7 +19,7 @@ from conftest import ask
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "rigs"))
 LIMIT_S = 60
 ONE = {"access_key": "ONEACCESSKEY00000001", "secret_key": "one/canary+secret0123456789abcdefghijkl"}
-TWO = {"access_key": "TWOACCESSKEY00000002", "secret_key": "two/canary+secret0123456789abcdefghijkl", 
+TWO = {"access_key": "TWOACCESSKEY00000002", "secret_key": "two/canary+secret0123456789abcdefghijkl",
        "session_token": "canary-token/two" + "0123456789abcdef" * 8}  # longer than a register, which core files have too
 CANARIES = [ONE["secret_key"].encode(), TWO["secret_key"].encode(), TWO["session_token"].encode()]
 
@@ -183,6 +183,24 @@ def test_reasons(depot, faultd):
     assert depot.ask("POST", "nowhere")[0] == 202
     shown = depot.until("nowhere", lambda shown: not shown["pull"]["running"])
     assert shown["pull"]["error"]["reason"] == "other" and shown["source"] is False
+
+
+def test_a_real_server(depot, photos, tmp_path):
+    """The same with versitygw: right and wrong keys, a revision that is complete."""
+    import rigs
+    why = rigs.missing_versitygw()
+    if why:
+        pytest.skip(why)
+    with rigs.Versitygw(tmp_path / "s3") as server:
+        for path in sorted(photos.rglob("*.jpg"))[:12]:
+            server.put("real", str(path.relative_to(photos)), path.read_bytes())
+        depot.start()
+        right = {"access_key": server.access, "secret_key": server.secret, "endpoint": server.url}
+        assert depot.source("set", {**right, "secret_key": "x" * 40}, url="s3://real")[0] == 204
+        assert depot.pull("set")["pull"]["error"]["reason"] == "credentials"
+        assert depot.source("set", right, url="s3://real")[0] == 204
+        shown = depot.pull("set")
+        assert shown["pull"]["error"] is None and shown["revisions"][0]["objects"] == 12 and shown["revisions"][0]["state"] == "complete"
 
 
 def test_pins_come_and_go(depot):

@@ -3,6 +3,7 @@
 complete or not, and nothing else."""
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -47,7 +48,7 @@ class Node:
 
     def __init__(self, binary, environment, ground, faultd, **user):
         self.binary, self.environment, self.ground, self.faultd, self.user = binary, environment, ground, faultd, user
-        self.run, self.datasets, self.count = ground / "run", ground / "datasets", 0
+        self.run, self.datasets, self.count, self.children = ground / "run", ground / "datasets", 0, []
         for path in (self.run, self.datasets):
             path.mkdir()
             if "user" in user:
@@ -83,17 +84,25 @@ class Node:
         assert shown["pull"]["error"] is None, shown
         return shown["revisions"][0]
 
-    def feed(self, *args, mounts, env=None, data="/penstock/data"):
-        """A feed in a pod with these mounts: (exit status, ledger's rows, what it said)."""
+    def begin(self, *args, mounts, env=None, data="/penstock/data"):
+        """A feed in a pod with these mounts, and where its ledger will be."""
         self.count += 1
         out = self.ground / f"out{self.count}"
         out.mkdir()
         out.chmod(0o777)
         argv = [self.binary, "feed", data, "--pipeline", CROP, "--batch", "8", "--ledger", "/out/ledger", "--quiet", *map(str, args)]
         command = pod.command(self.ground / f"pod{self.count}", argv, mounts, writable=out)
-        done = subprocess.run(command, env=pod.environment(**(env or {})), capture_output=True, text=True, timeout=LIMIT_S)
-        ledger = out / "ledger"
-        return done.returncode, rows(ledger) if ledger.exists() else [], done.stderr
+        child = subprocess.Popen(command, env=pod.environment(**(env or {})), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.children.append(child)
+        return child, out / "ledger"
+
+    def end(self, child, ledger):
+        """(exit status, ledger's rows, what it said)"""
+        _, said = child.communicate(timeout=LIMIT_S)
+        return child.returncode, rows(ledger) if ledger.exists() else [], said
+
+    def feed(self, *args, **how):
+        return self.end(*self.begin(*args, **how))
 
     def jobs_of(self, uid):
         return [job for job in self.daemon.jobs() if job["uid"] == uid]
@@ -106,6 +115,10 @@ def node(binary, environment, ground, faultd):
         pytest.skip(why)
     one = Node(binary, environment, ground, faultd, user=SERVER, group=SERVER, extra_groups=[])
     yield one
+    for child in one.children:
+        if child.poll() is None:
+            child.kill()
+            child.communicate()
     one.daemon.kill()
 
 
@@ -186,6 +199,36 @@ def test_a_bucket_that_moved_on_is_not_mixed_in(node, golden, faultd, photos):
     code, found, said = node.feed("--on-error", "skip:10", mounts=all_mounts(node))
     assert code == 0 and {row[5] for row in found} == {row[5] for row in golden} - {missing[0]}
     assert {(row[5], row[6]) for row in found} <= {(row[5], row[6]) for row in golden}
+
+
+def running(jobs):
+    return any(job["uid"] == 47002 and job["state"] == "running" and job["batches"] > 0 for job in jobs)
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_the_daemon_is_replaced(node, golden, photos, whole):
+    """A job of a complete dataset goes on by itself meanwhile, one of a partial dataset waits; both are the new daemon's soon after."""
+    node.source("set")
+    if not whole:
+        size = sum(path.stat().st_size for path in photos.rglob("*.jpg"))
+        assert node.ask("PUT", "", {"limit_bytes": size // 2, "high": 100, "low": 100})[0] == 204
+    assert (node.pull("set", partial=True)["state"] == "complete") == whole
+    child, ledger = node.begin("--epochs", 100000, "--step-ms", 50, mounts=all_mounts(node))
+    node.daemon.until(running)
+    for _ in range(2):
+        node.daemon.kill()
+        node.start()
+        node.source("set")  # as the agent does for another instance
+        node.daemon.until(running)
+    os.kill(pod.inside(child.pid), signal.SIGTERM)
+    code, found, said = node.end(child, ledger)
+    assert "is gone" in said
+    found = [row for row in found if len(row) >= 7]  # the last line may be cut
+    two = [row for row in found if row[0] in "01"]
+    assert len(two) > 8 and two == golden[:len(two)]
+    assert len({(row[0], row[4]) for row in found}) == len(found)  # nothing twice
+    for epoch in range(int(found[-1][0])):
+        assert sum(row[0] == str(epoch) for row in found) == 48  # and nothing missing
 
 
 def test_without_the_folder_there_is_nothing(node):
