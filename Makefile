@@ -75,7 +75,7 @@ install: build
 	@[ -n "$(DESTDIR)" ] || [ "$$(id -u)" != 0 ] || ldconfig
 
 clean:
-	rm -rf $(BUILD) build-asan build-tsan build-lint build-fuzz build-wheel
+	rm -rf $(BUILD) build-asan build-tsan build-lint build-fuzz build-wheel build-tools
 
 help:
 	@echo "make            builds $(BUILD)/penstock"

@@ -11,6 +11,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"sync"
@@ -115,16 +116,24 @@ func (r *Rig) Stop() {
 	}
 }
 
-// freePorts asks the kernel for ports that nobody has. All are held until the last is known, so that they differ.
+// Below what the kernel gives to those who connect (32768 and up): a server that is away for a moment, as a restarted one is,
+// would else find its port taken by one of its own clients.
+const firstPort, lastPort = 12000, 32000
+
+// freePorts are ports that nobody has. All are held until the last is known, so that they differ.
 func freePorts(count int) ([]int, error) {
 	var ports []int
-	for range count {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+	for tries := 0; len(ports) < count; tries++ {
+		port := firstPort + rand.IntN(lastPort-firstPort)
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
 		if err != nil {
-			return nil, err
+			if tries > 1000 {
+				return nil, err
+			}
+			continue
 		}
 		defer l.Close()
-		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
+		ports = append(ports, port)
 	}
 	return ports, nil
 }
