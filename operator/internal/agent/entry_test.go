@@ -282,6 +282,9 @@ func TestWhatIsThereIsReadAgainAtStartAndNowAndThen(t *testing.T) {
 		t.Errorf("said %v", s.engine.said)
 	}
 	s.engine.data[depot].Pull = &engine.Pull{Error: &engine.PullError{Reason: engine.ReasonGone, Message: "gone"}}
-	s.wait(5 * time.Second) // it is all there, whatever the bucket holds by now
+	s.wait(5 * time.Minute) // it is all there, whatever the bucket holds by now
 	s.phase("photos", v1alpha1.PhaseReady, "")
+	if s.engine.count(check) != 2 {
+		t.Errorf("said %v", s.engine.said)
+	}
 }
