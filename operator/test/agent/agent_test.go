@@ -40,9 +40,6 @@ func TestWhatTheSpecNamesComes(t *testing.T) {
 		!meta.IsStatusConditionTrue(node.Conditions, v1alpha1.CondEngineReady) {
 		t.Errorf("status: %+v", node)
 	}
-	if s.cluster.closest < 900*time.Millisecond {
-		t.Errorf("two writes within %v", s.cluster.closest)
-	}
 }
 
 func TestNothingIsWrittenWhenNothingChanges(t *testing.T) {
@@ -50,11 +47,11 @@ func TestNothingIsWrittenWhenNothingChanges(t *testing.T) {
 	s.want(s.entry(s.resolve()))
 	s.until(v1alpha1.PhaseReady, "")
 	s.settle()
-	writes := s.cluster.writes
+	writes := s.cluster.written()
 	s.start() // an agent that knows nothing finds everything in order
 	s.settle()
-	if s.cluster.writes != writes {
-		t.Errorf("%d more writes", s.cluster.writes-writes)
+	if got := s.cluster.written(); got != writes {
+		t.Errorf("%d more writes", got-writes)
 	}
 }
 

@@ -55,8 +55,6 @@ type cluster struct {
 	nc      v1alpha1.NodeCache
 	secrets map[string]*corev1.Secret
 	writes  int
-	last    time.Time
-	closest time.Duration // between two writes
 	changed chan struct{}
 }
 
@@ -78,11 +76,7 @@ func (c *cluster) Secret(_ context.Context, namespace, name string) (*corev1.Sec
 func (c *cluster) Report(_ context.Context, _ *v1alpha1.NodeCache, s *v1alpha1.NodeCacheStatus) error {
 	c.lock.Lock()
 	defer c.lock.Unlock()
-	now := time.Now()
-	if c.writes > 0 {
-		c.closest = min(c.closest, now.Sub(c.last))
-	}
-	c.writes, c.last = c.writes+1, now
+	c.writes++
 	c.nc.Status = *s.DeepCopy()
 	return nil
 }
@@ -127,7 +121,7 @@ func newScene(t *testing.T, files stand.Files) *scene {
 	s.node, err = stand.NewNode(s.rig, "node")
 	must(t, err)
 	must(t, s.node.StartDaemon(t.Context()))
-	s.cluster = &cluster{changed: make(chan struct{}, 1), secrets: map[string]*corev1.Secret{}, closest: time.Hour}
+	s.cluster = &cluster{changed: make(chan struct{}, 1), secrets: map[string]*corev1.Secret{}}
 	s.cluster.nc.Name, s.cluster.nc.UID = "node", "uid"
 	s.start()
 	return s
@@ -217,6 +211,13 @@ func must(t *testing.T, err error) {
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// written is how often the status was written.
+func (c *cluster) written() int {
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	return c.writes
 }
 
 var errNotYet = errors.New("not yet")
