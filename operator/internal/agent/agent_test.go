@@ -18,7 +18,8 @@ import (
 func TestAnEntryIsPulledAndReported(t *testing.T) {
 	s := newScene(t, photos())
 	s.passes(1)
-	want := "limits 5000 90 80\nsource " + depot + " s3://bucket/photos/ \npull " + depot + " a pin=true partial=false check=false"
+	want := "limits 5000 90 80\nsource " + depot + " s3://bucket/photos/ \npull " + depot +
+		" a pin=true partial=false check=false"
 	if got := strings.Join(s.engine.said, "\n"); got != want {
 		t.Errorf("said\n%s\nwant\n%s", got, want)
 	}

@@ -115,7 +115,7 @@ func (c *Connection) Secret(ctx context.Context, namespace, name string) (*corev
 	return &s, err
 }
 
-// Report applies the status, so that nobody's writing of the spec is in the way, and what it does not say any more goes.
+// Report applies the status, so that nobody's writing of the spec is in the way, and what it no longer says goes.
 // With the uid, nothing is said to a NodeCache that was made anew meanwhile.
 func (c *Connection) Report(ctx context.Context, of *v1alpha1.NodeCache, status *v1alpha1.NodeCacheStatus) error {
 	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(status)

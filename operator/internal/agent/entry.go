@@ -157,7 +157,8 @@ func (r *round) step(ctx context.Context, s *step) {
 		r.whole(ctx, s)
 	case running != nil && running.Revision != "" && running.Revision != s.entry.Revision:
 		r.stop(ctx, s, running.Revision)
-	case rev != nil && s.entry.Mode == v1alpha1.Partial && (rev.State == engine.StatePartial || running != nil && s.m.settled):
+	case rev != nil && s.entry.Mode == v1alpha1.Partial &&
+		(rev.State == engine.StatePartial || running != nil && s.m.settled):
 		r.partly(ctx, s)
 	case running != nil:
 		r.moving(s, running)

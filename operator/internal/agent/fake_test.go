@@ -38,7 +38,8 @@ type fakeEngine struct {
 }
 
 func newFakeEngine() *fakeEngine {
-	return &fakeEngine{instance: "1", free: 1 << 30, sources: map[string]engine.Source{}, data: map[string]*engine.Dataset{}}
+	return &fakeEngine{instance: "1", free: 1 << 30,
+		sources: map[string]engine.Source{}, data: map[string]*engine.Dataset{}}
 }
 
 func (f *fakeEngine) say(format string, args ...any) {

@@ -38,7 +38,9 @@ func (a *Agent) before(nc *v1alpha1.NodeCache) *v1alpha1.NodeCacheStatus {
 	return &nc.Status
 }
 
-func (a *Agent) statusWith(nc *v1alpha1.NodeCache, held *view, entries []v1alpha1.EntryStatus) *v1alpha1.NodeCacheStatus {
+func (a *Agent) statusWith(
+	nc *v1alpha1.NodeCache, held *view, entries []v1alpha1.EntryStatus,
+) *v1alpha1.NodeCacheStatus {
 	before := a.before(nc)
 	s := &v1alpha1.NodeCacheStatus{
 		ObservedGeneration: nc.Generation,

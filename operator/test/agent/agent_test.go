@@ -134,7 +134,8 @@ func TestAnObjectThatChangesInMidPullIsNotMixed(t *testing.T) {
 	s.want(s.entry(found))
 	s.eventually(func() error {
 		got, _ := s.status()
-		if got.Phase != v1alpha1.PhaseFailed || got.Reason != v1alpha1.ReasonRevisionGone && got.Reason != v1alpha1.ReasonChanging {
+		if got.Phase != v1alpha1.PhaseFailed ||
+			got.Reason != v1alpha1.ReasonRevisionGone && got.Reason != v1alpha1.ReasonChanging {
 			return fmt.Errorf("it is %q, %q", got.Phase, got.Reason)
 		}
 		return nil

@@ -197,7 +197,8 @@ func TestADiskIsTooSmall(t *testing.T) {
 	tm.upload(files)
 	tm.limit(2 << 20)
 	tm.create(tm.dataset("photos"))
-	tm.converge("the condition says so", tm.is("photos", v1alpha1.CondReady, metav1.ConditionFalse, v1alpha1.ReasonInsufficientSpace))
+	tm.converge("the condition says so",
+		tm.is("photos", v1alpha1.CondReady, metav1.ConditionFalse, v1alpha1.ReasonInsufficientSpace))
 	d, err := tm.get(tm.ctx, "photos")
 	tm.must(err)
 	t.Logf("it says: %s", condition(d.Status.Conditions, v1alpha1.CondReady).Message)
@@ -238,8 +239,9 @@ func (tm *team) partly(name string, files stand.Files) {
 		var nc v1alpha1.NodeCache
 		tm.must(w.Client.Get(tm.ctx, client.ObjectKey{Name: n.Name}, &nc))
 		for _, e := range nc.Status.Entries {
-			if e.Name == name && (e.BytesDone < nc.Status.CapacityBytes/2 || e.BytesDone > nc.Status.CapacityBytes || e.BytesTotal != files.Bytes()) {
-				tm.t.Errorf("%s holds %d of %d bytes, and may %d", n.Name, e.BytesDone, e.BytesTotal, nc.Status.CapacityBytes)
+			most := nc.Status.CapacityBytes
+			if e.Name == name && (e.BytesDone < most/2 || e.BytesDone > most || e.BytesTotal != files.Bytes()) {
+				tm.t.Errorf("%s holds %d of %d bytes, and may %d", n.Name, e.BytesDone, e.BytesTotal, most)
 			}
 		}
 	}
@@ -310,7 +312,8 @@ func TestASecretIsRotated(t *testing.T) {
 	}
 	keys("old")
 	tm.must(w.faultd.Rules(stand.Slow(2_000)))
-	tm.create(tm.dataset("photos", from, func(d *v1alpha1.Dataset) { d.Spec.Source.S3.SecretRef = &v1alpha1.SecretRef{Name: secretName} }))
+	tm.create(tm.dataset("photos", from,
+		s3(func(s *v1alpha1.S3Source) { s.SecretRef = &v1alpha1.SecretRef{Name: secretName} })))
 	tm.pulling("photos")
 	tm.must(w.faultd.Keys("new", "hush"))
 	keys("new")

@@ -27,14 +27,13 @@ func s3(change func(*v1alpha1.S3Source)) func(*v1alpha1.Dataset) {
 
 func TestHostileSpecsAreRefused(t *testing.T) {
 	tm := newTeam(t)
-	hour := func(h int) func(*v1alpha1.Dataset) {
-		return func(d *v1alpha1.Dataset) {
-			d.Spec.RefreshInterval = &metav1.Duration{Duration: time.Duration(h) * time.Hour}
-		}
+	every := func(interval time.Duration) func(*v1alpha1.Dataset) {
+		return func(d *v1alpha1.Dataset) { d.Spec.RefreshInterval = &metav1.Duration{Duration: interval} }
 	}
 	web := func(url string) func(*v1alpha1.Dataset) {
 		return func(d *v1alpha1.Dataset) { d.Spec.Source = v1alpha1.Source{HTTP: &v1alpha1.HTTPSource{URL: url}} }
 	}
+	plain := v1alpha1.HTTPSource{URL: "https://a/b"}
 	hostile := map[string]func(*v1alpha1.Dataset){
 		"shell in the bucket":       s3(func(s *v1alpha1.S3Source) { s.Bucket = "a$(reboot)" }),
 		"shell in the prefix":       s3(func(s *v1alpha1.S3Source) { s.Prefix = "a;rm -rf /" }),
@@ -57,17 +56,17 @@ func TestHostileSpecsAreRefused(t *testing.T) {
 		"up in the revision":        func(d *v1alpha1.Dataset) { d.Spec.Revision = "../../../../../../../etc/passwd" },
 		"huge replicas":             replicas(2_000_000_000),
 		"negative replicas":         replicas(-1),
-		"a huge interval":           hour(1_000_000),
-		"a negative interval":       hour(-1),
+		"a huge interval":           every(1_000_000 * time.Hour),
+		"a negative interval":       every(-time.Hour),
 		"an unknown mode":           func(d *v1alpha1.Dataset) { d.Spec.Placement.Mode = "Everything" },
 		"an unknown start":          func(d *v1alpha1.Dataset) { d.Spec.Start = "Never" },
 		"no source":                 func(d *v1alpha1.Dataset) { d.Spec.Source = v1alpha1.Source{} },
-		"two sources":               func(d *v1alpha1.Dataset) { d.Spec.Source.HTTP = &v1alpha1.HTTPSource{URL: "https://a/b"} },
+		"two sources":               func(d *v1alpha1.Dataset) { d.Spec.Source.HTTP = &plain },
 		"a name that is too long":   func(d *v1alpha1.Dataset) { d.Name = strings.Repeat("a", 51) },
 		"a name with shell in it":   func(d *v1alpha1.Dataset) { d.Name = "a$(id)" },
 		"a name that goes up":       func(d *v1alpha1.Dataset) { d.Name = ".." },
 		"labels that are too many":  func(d *v1alpha1.Dataset) { d.Spec.Placement.NodeSelector = many(17) },
-		"an interval in millionths": func(d *v1alpha1.Dataset) { d.Spec.RefreshInterval = &metav1.Duration{Duration: time.Microsecond} },
+		"an interval in millionths": every(time.Microsecond),
 	}
 	for what, change := range hostile {
 		d := tm.dataset("photos", change)
@@ -132,8 +131,8 @@ func TestASourceCannotBeChanged(t *testing.T) {
 	})
 }
 
-// A dataset names a secret of its own namespace. One of the same name elsewhere is not read, nor is one that no Role of the
-// namespace grants.
+// A dataset names a secret of its own namespace. One of the same name elsewhere is not read, nor is one that no Role of
+// the namespace grants.
 func TestASecretOfAnotherNamespaceIsNotRead(t *testing.T) {
 	tm := newTeam(t)
 	files := stand.MakeFiles(31, 3, 1000)
@@ -143,11 +142,13 @@ func TestASecretOfAnotherNamespaceIsNotRead(t *testing.T) {
 	tm.must(w.Client.Create(tm.ctx, w.S3.Secret(rig.SystemNamespace, secretName)))
 	t.Cleanup(func() { _ = w.Client.Delete(context.Background(), w.S3.Secret(rig.SystemNamespace, secretName)) })
 	tm.create(tm.dataset("photos"))
-	tm.eventually("not found", tm.is("photos", v1alpha1.CondResolved, metav1.ConditionFalse, v1alpha1.ReasonSecretNotFound))
+	tm.eventually("not found",
+		tm.is("photos", v1alpha1.CondResolved, metav1.ConditionFalse, v1alpha1.ReasonSecretNotFound))
 	ungranted := w.S3.Secret(tm.name, "others-keys")
 	tm.create(ungranted)
 	tm.create(tm.dataset("thief", s3(func(s *v1alpha1.S3Source) { s.SecretRef.Name = "others-keys" })))
-	tm.eventually("forbidden", tm.is("thief", v1alpha1.CondResolved, metav1.ConditionFalse, v1alpha1.ReasonSecretForbidden))
+	tm.eventually("forbidden",
+		tm.is("thief", v1alpha1.CondResolved, metav1.ConditionFalse, v1alpha1.ReasonSecretForbidden))
 }
 
 // An agent that was taken over speaks for its own node alone.
@@ -163,7 +164,8 @@ func TestAnAgentWritesItsOwnNodeCacheOnly(t *testing.T) {
 	tm.must(agent.Get(tm.ctx, client.ObjectKey{Name: nodeName(1)}, &other))
 	before := other.DeepCopy()
 	other.Status.FreeBytes++
-	if err := agent.Status().Patch(tm.ctx, &other, client.MergeFrom(before), client.DryRunAll); !apierrors.IsForbidden(err) {
+	err = agent.Status().Patch(tm.ctx, &other, client.MergeFrom(before), client.DryRunAll)
+	if !apierrors.IsForbidden(err) {
 		t.Errorf("another node's status: %v", err)
 	}
 	before.Spec.LimitBytes++

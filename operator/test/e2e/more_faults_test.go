@@ -80,7 +80,8 @@ func TestADatasetIsDeletedWhileInUse(t *testing.T) {
 		return errors.New("not in use")
 	})
 	tm.must(w.Client.Delete(tm.ctx, tm.dataset("photos")))
-	tm.converge("it says that it is in use", tm.is("photos", v1alpha1.CondReady, metav1.ConditionFalse, v1alpha1.ReasonInUse))
+	tm.converge("it says that it is in use",
+		tm.is("photos", v1alpha1.CondReady, metav1.ConditionFalse, v1alpha1.ReasonInUse))
 	tm.must(files.Same(on[0].Folder(depot, d.Status.Revision)))
 	tm.calm()
 	tm.must(hold.Close())

@@ -75,7 +75,8 @@ func (o *operator) reconciled(controller string) int {
 	sum := 0.0
 	for lines := bufio.NewScanner(answer.Body); lines.Scan(); {
 		line := lines.Text()
-		if !strings.HasPrefix(line, "controller_runtime_reconcile_total{") || !strings.Contains(line, `controller="`+controller+`"`) ||
+		if !strings.HasPrefix(line, "controller_runtime_reconcile_total{") ||
+			!strings.Contains(line, `controller="`+controller+`"`) ||
 			strings.Contains(line, `result="error"`) {
 			continue
 		}

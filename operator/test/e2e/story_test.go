@@ -41,7 +41,8 @@ func TestADatasetComesToTwoOfThreeNodes(t *testing.T) {
 
 	d, err := tm.get(tm.ctx, "photos")
 	tm.must(err)
-	if d.Status.Ready != "2/2" || d.Status.Bytes != files.Bytes() || d.Status.Objects != 30 || len(d.Status.Revision) != 32 ||
+	if d.Status.Ready != "2/2" || d.Status.Bytes != files.Bytes() || d.Status.Objects != 30 ||
+		len(d.Status.Revision) != 32 ||
 		d.Status.ShortRevision != d.Status.Revision[:12] || !strings.HasPrefix(d.Status.Cached, "100") {
 		t.Errorf("status: %+v", d.Status)
 	}
@@ -93,7 +94,8 @@ func (tm *team) lifted(name string) func(context.Context) error {
 			return err
 		}
 		if len(p.Spec.SchedulingGates) > 0 || p.Status.Phase != corev1.PodRunning && p.Status.Phase != corev1.PodSucceeded {
-			return fmt.Errorf("%s: gates %v, %s, conditions %+v", name, p.Spec.SchedulingGates, p.Status.Phase, p.Status.Conditions)
+			return fmt.Errorf("%s: gates %v, %s, conditions %+v",
+				name, p.Spec.SchedulingGates, p.Status.Phase, p.Status.Conditions)
 		}
 		return nil
 	}

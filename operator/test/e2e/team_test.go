@@ -243,7 +243,8 @@ func (tm *team) held(name string, files stand.Files, nodes int) func(context.Con
 func (tm *team) pod(name, dataset string) *corev1.Pod {
 	no, yes := false, true
 	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: tm.name, Name: name, Labels: map[string]string{v1alpha1.LabelDataset: dataset}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: tm.name, Name: name,
+			Labels: map[string]string{v1alpha1.LabelDataset: dataset}},
 		Spec: corev1.PodSpec{
 			RestartPolicy: corev1.RestartPolicyNever,
 			SecurityContext: &corev1.PodSecurityContext{RunAsNonRoot: &yes,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package e2e tests the whole: a control plane, the operator, and three nodes with an agent and an engine each, all of them
-// real programs with the identities and Roles of deploy/base. Only kubelets are missing: no container runs.
+// Package e2e tests the whole: a control plane, the operator, and three nodes with an agent and an engine each, all of
+// them real programs with the identities and Roles of deploy/base. Only kubelets are missing: no container runs.
 package e2e
 
 import (
@@ -140,7 +140,8 @@ func build(dir string) (string, error) {
 // podOn finds a running pod of deploy/base by its component, on that node unless it is empty.
 func (w *world) podOn(ctx context.Context, namespace, component, node string) (*corev1.Pod, error) {
 	var pods corev1.PodList
-	err := w.Client.List(ctx, &pods, client.InNamespace(namespace), client.MatchingLabels{"app.kubernetes.io/component": component})
+	err := w.Client.List(ctx, &pods, client.InNamespace(namespace),
+		client.MatchingLabels{"app.kubernetes.io/component": component})
 	if err != nil {
 		return nil, err
 	}
@@ -185,7 +186,8 @@ func (w *world) nodesReady(ctx context.Context) error {
 		if err := w.Client.Get(ctx, client.ObjectKey{Name: nodeName(i)}, &nc); err != nil {
 			return err
 		}
-		if c := condition(nc.Status.Conditions, v1alpha1.CondEngineReady); c == nil || c.Status != "True" || nc.Spec.LimitBytes == 0 {
+		c := condition(nc.Status.Conditions, v1alpha1.CondEngineReady)
+		if c == nil || c.Status != "True" || nc.Spec.LimitBytes == 0 {
 			return fmt.Errorf("node-%d is not ready: %+v", i, nc.Status)
 		}
 	}

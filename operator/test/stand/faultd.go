@@ -103,7 +103,8 @@ func Refuse(status int) Rule {
 
 // ReplaceAtFirstGet gives that object another content as soon as any of the bucket was asked for.
 func ReplaceAtFirstGet(bucket, key string) Rule {
-	return Rule{Match: map[string]any{"bucket": bucket, "op": "get", "nth": 1}, Do: map[string]any{"replace": map[string]any{"key": key}}}
+	return Rule{Match: map[string]any{"bucket": bucket, "op": "get", "nth": 1},
+		Do: map[string]any{"replace": map[string]any{"key": key}}}
 }
 
 // NoKeys lets everybody in.

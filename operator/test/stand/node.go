@@ -63,8 +63,9 @@ func (n *Node) StartDaemon(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	n.Daemon, err = n.rig.Run("daemon-"+n.Name, []string{"AWS_CONFIG_FILE=/dev/null", "AWS_SHARED_CREDENTIALS_FILE=/dev/null"},
-		program, "serve", "--dir", filepath.Join(n.Cache, "run"), "--datasets", filepath.Join(n.Cache, "datasets"),
+	environ := []string{"AWS_CONFIG_FILE=/dev/null", "AWS_SHARED_CREDENTIALS_FILE=/dev/null"}
+	n.Daemon, err = n.rig.Run("daemon-"+n.Name, environ, program, "serve",
+		"--dir", filepath.Join(n.Cache, "run"), "--datasets", filepath.Join(n.Cache, "datasets"),
 		"--allow-uid", "any", "--workers", "1", "--memory", "64MiB", "--cache", "0")
 	if err != nil {
 		return err
