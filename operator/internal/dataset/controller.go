@@ -89,6 +89,11 @@ func (r *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	s.Datasets[cluster.Key(&d)] = &d
 	err = errors.Join(r.place(ctx, &d, s, next), r.ensureVolumes(ctx, &d, s))
 	summarize(&d, s.Caches)
+	if due, wait := r.lister.wants(&d, time.Now()); due { // what nodes say may make it so
+		next.in(pollEvery)
+	} else {
+		next.in(wait)
+	}
 	return r.finish(ctx, before, &d, next, err)
 }
 

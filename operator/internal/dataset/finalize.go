@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -29,8 +30,7 @@ func (r *Controller) finalize(ctx context.Context, d *v1alpha1.Dataset, next *ag
 		return err
 	}
 	if pods, nodes := s.Users(d); len(pods)+len(nodes) > 0 {
-		summarize(d, s.Caches)
-		condition(d, v1alpha1.CondReady, false, v1alpha1.ReasonInUse, "it is deleted when nobody uses it any more: "+users(pods, nodes))
+		notReady(d, s.Caches, v1alpha1.ReasonInUse, "it is deleted when nobody uses it any more: "+users(pods, nodes))
 		return nil
 	}
 	r.lister.forget(ctx, d)
@@ -46,11 +46,23 @@ func (r *Controller) finalize(ctx context.Context, d *v1alpha1.Dataset, next *ag
 		}
 	}
 	if len(waiting) > 0 {
-		summarize(d, s.Caches)
-		condition(d, v1alpha1.CondReady, false, v1alpha1.ReasonWaiting, "nodes remove it: "+some(waiting))
+		notReady(d, s.Caches, v1alpha1.ReasonWaiting, "nodes remove it: "+some(waiting))
 		return nil
 	}
 	return r.end(ctx, d)
+}
+
+// notReady says how far it is, and that it is not ready, whatever nodes have. The time of that stays what it was.
+func notReady(d *v1alpha1.Dataset, caches []v1alpha1.NodeCache, reason, message string) {
+	var was metav1.Condition
+	if c := meta.FindStatusCondition(d.Status.Conditions, v1alpha1.CondReady); c != nil {
+		was = *c
+	}
+	summarize(d, caches)
+	if c := meta.FindStatusCondition(d.Status.Conditions, v1alpha1.CondReady); c != nil && was.Type != "" {
+		*c = was
+	}
+	condition(d, v1alpha1.CondReady, false, reason, message)
 }
 
 func (r *Controller) end(ctx context.Context, d *v1alpha1.Dataset) error {

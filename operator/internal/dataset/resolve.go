@@ -21,6 +21,8 @@ const (
 	pollEvery  = 300 * time.Millisecond // while the engine lists
 	retryFirst = time.Second
 	retryMost  = 15 * time.Second
+
+	relistAfter = 5 * time.Second // than the last one, when a node says that the bucket has changed
 )
 
 // Listing is what a bucket holds.
@@ -69,6 +71,10 @@ func (l *lister) wants(d *v1alpha1.Dataset, now time.Time) (bool, time.Duration)
 		d.Status.ListedAt == nil {
 		return true, 0
 	}
+	if outdated(d) {
+		wait := d.Status.ListedAt.Add(relistAfter).Sub(now)
+		return wait <= 0, max(wait, 0)
+	}
 	every := time.Duration(0)
 	if d.Spec.RefreshInterval != nil && d.Spec.Revision == "Latest" {
 		every = d.Spec.RefreshInterval.Duration
@@ -78,6 +84,13 @@ func (l *lister) wants(d *v1alpha1.Dataset, now time.Time) (bool, time.Duration)
 	}
 	wait := d.Status.ListedAt.Add(every).Sub(now)
 	return wait <= 0, max(wait, 0)
+}
+
+// outdated tells whether a node has found that the bucket holds something else than was listed.
+func outdated(d *v1alpha1.Dataset) bool {
+	c := meta.FindStatusCondition(d.Status.Conditions, v1alpha1.CondDegraded)
+	return d.Spec.Revision == "Latest" && c != nil && c.Status == metav1.ConditionTrue &&
+		(c.Reason == v1alpha1.ReasonRevisionGone || c.Reason == v1alpha1.ReasonChanging)
 }
 
 // step begins a listing or asks for the one that runs. nil and no error: not yet.

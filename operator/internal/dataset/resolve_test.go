@@ -115,18 +115,27 @@ func TestWhenABucketIsListed(t *testing.T) {
 	pinned.Spec.Revision = rev
 	failed := listed(0)
 	condition(failed, v1alpha1.CondResolved, false, v1alpha1.ReasonBucketUnreachable, "")
+	changed := func(ago time.Duration, revision string) *v1alpha1.Dataset {
+		d := listed(ago)
+		d.Spec.Revision = revision
+		condition(d, v1alpha1.CondDegraded, true, v1alpha1.ReasonRevisionGone, "")
+		return d
+	}
 	for what, c := range map[string]struct {
 		d    *v1alpha1.Dataset
 		due  bool
 		wait time.Duration
 	}{
-		"never listed":       {&v1alpha1.Dataset{}, true, 0},
-		"listed":             {listed(100 * time.Hour), false, 0},
-		"fresh":              {refreshed(20 * time.Minute), false, 40 * time.Minute},
-		"old":                {refreshed(2 * time.Hour), true, 0},
-		"edited":             {edited, true, 0},
-		"of a revision":      {pinned, false, 0},
-		"failed a while ago": {failed, true, 0},
+		"changed":               {changed(time.Minute, "Latest"), true, 0},
+		"changed a moment ago":  {changed(time.Second, "Latest"), false, relistAfter - time.Second},
+		"changed, but not ours": {changed(time.Minute, rev), false, 0},
+		"never listed":          {&v1alpha1.Dataset{}, true, 0},
+		"listed":                {listed(100 * time.Hour), false, 0},
+		"fresh":                 {refreshed(20 * time.Minute), false, 40 * time.Minute},
+		"old":                   {refreshed(2 * time.Hour), true, 0},
+		"edited":                {edited, true, 0},
+		"of a revision":         {pinned, false, 0},
+		"failed a while ago":    {failed, true, 0},
 	} {
 		due, wait := newLister(nil).wants(c.d, now)
 		if due != c.due || wait != c.wait {

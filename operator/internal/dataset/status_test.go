@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -121,5 +122,24 @@ func TestReplicasOfNoneIsReadyOnceListed(t *testing.T) {
 	summarize(d, nil)
 	if got := readyReason(d); !strings.HasPrefix(got, "True Ready") || d.Status.Ready != "0/0" {
 		t.Error(got, d.Status.Ready)
+	}
+}
+
+func TestADatasetThatGoesIsNotReadySinceOnce(t *testing.T) {
+	d := resolvedDataset(1)
+	condition(d, v1alpha1.CondReady, true, v1alpha1.ReasonReady, "")
+	replicas := int32(0) // so that nodes say it is ready
+	d.Spec.Placement.Replicas = &replicas
+	notReady(d, nil, v1alpha1.ReasonInUse, "in use")
+	c := meta.FindStatusCondition(d.Status.Conditions, v1alpha1.CondReady)
+	if c.Status != metav1.ConditionFalse || c.Reason != v1alpha1.ReasonInUse {
+		t.Fatalf("%+v", c)
+	}
+	long := metav1.NewTime(time.Now().Add(-time.Hour).Truncate(time.Second))
+	c.LastTransitionTime = long
+	before := d.DeepCopy()
+	notReady(d, nil, v1alpha1.ReasonInUse, "in use")
+	if !equality.Semantic.DeepEqual(before.Status, d.Status) {
+		t.Errorf("%+v, was %+v", d.Status, before.Status)
 	}
 }

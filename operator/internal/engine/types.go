@@ -18,11 +18,12 @@ type Limits struct {
 
 // Depot is everything that lies on the engine's disk.
 type Depot struct {
-	LimitBytes int64      `json:"limit_bytes"`
-	TakenBytes int64      `json:"taken_bytes"` // with what running pulls have reserved
-	FreeBytes  int64      `json:"free_bytes"`  // what one more could have without anything being evicted
-	Revisions  []Revision `json:"revisions"`
-	Pulls      []Pull     `json:"pulls"`
+	LimitBytes    int64      `json:"limit_bytes"`
+	CapacityBytes int64      `json:"capacity_bytes"` // the limit, or what the file system has
+	TakenBytes    int64      `json:"taken_bytes"`    // with what running pulls have reserved
+	FreeBytes     int64      `json:"free_bytes"`     // what one more could have without anything being evicted
+	Revisions     []Revision `json:"revisions"`
+	Pulls         []Pull     `json:"pulls"`
 }
 
 // Source is a bucket and what opens it. It is never printed: see String.
