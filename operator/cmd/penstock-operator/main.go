@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// penstock-operator makes the cluster hold what Datasets ask for: it lists buckets, chooses nodes, tells them, makes volumes
+// penstock-operator makes the cluster hold what Datasets ask for: it lists buckets, chooses nodes, tells them, makes
+// volumes
 // and claims, and lets pods go that wait for their data. No data passes through it.
 package main
 
@@ -115,11 +116,13 @@ func newManager(config *rest.Config, scheme *runtime.Scheme, o *options, keeper 
 
 func addControllers(m ctrl.Manager, o *options) error {
 	entries := &entry.Writer{Client: m.GetClient()}
-	datasets := dataset.New(m.GetClient(), m.GetAPIReader(), engine.New(o.engine), entries, m.GetEventRecorder("penstock-dataset"))
+	datasets := dataset.New(m.GetClient(), m.GetAPIReader(), engine.New(o.engine), entries,
+		m.GetEventRecorder("penstock-dataset"))
 	if err := datasets.Setup(m); err != nil {
 		return err
 	}
-	gates := &gate.Controller{Client: m.GetClient(), API: m.GetAPIReader(), Entries: entries, Events: m.GetEventRecorder("penstock-gate")}
+	gates := &gate.Controller{Client: m.GetClient(), API: m.GetAPIReader(), Entries: entries,
+		Events: m.GetEventRecorder("penstock-gate")}
 	if err := gates.Setup(context.Background(), m); err != nil {
 		return err
 	}

@@ -35,16 +35,20 @@ usage: penstock-operator [flags]
 
 // register adds the flags. (-kubeconfig is the library's: the cluster, where the program does not run in one.)
 func (o *options) register(f *flag.FlagSet) {
-	f.StringVar(&o.engine, "engine", "/run/penstock/engine/control.sock", "control `socket` of the engine that lists buckets")
+	f.StringVar(&o.engine, "engine", "/run/penstock/engine/control.sock",
+		"control `socket` of the engine that lists buckets")
 	f.StringVar(&o.namespace, "namespace", cmp.Or(os.Getenv("POD_NAMESPACE"), "penstock-system"),
 		"`namespace` of the lease, the webhook's service and its secret; POD_NAMESPACE says it, too")
-	f.BoolVar(&o.elect, "leader-elect", false, "work only while holding the lease penstock-operator; needed with several replicas")
+	f.BoolVar(&o.elect, "leader-elect", false,
+		"work only while holding the lease penstock-operator; needed with several replicas")
 	f.StringVar(&o.metrics, "metrics-address", ":8080", "`address` of Prometheus metrics, at /metrics; 0: none")
 	f.StringVar(&o.health, "health-address", ":8081", "`address` of /healthz and /readyz; 0: none")
 	f.StringVar(&o.webhookHost, "webhook-host", "", "`address` where the webhook listens; empty: all")
 	f.IntVar(&o.webhookPort, "webhook-port", 9443, "`port` of the webhook; 0: no webhook")
-	f.StringVar(&o.secret, "webhook-secret", "penstock-webhook-cert", "`secret` that keeps the webhook's certificate; it has to exist, and may be empty")
-	f.StringVar(&o.config, "webhook-config", "penstock", "`name` of the MutatingWebhookConfiguration that is told whom to trust")
+	f.StringVar(&o.secret, "webhook-secret", "penstock-webhook-cert",
+		"`secret` that keeps the webhook's certificate; it has to exist, and may be empty")
+	f.StringVar(&o.config, "webhook-config", "penstock",
+		"`name` of the MutatingWebhookConfiguration that is told whom to trust")
 	f.StringVar(&o.service, "webhook-service", "penstock-webhook", "`service` that the certificate is for")
 	f.BoolVar(&o.verbose, "verbose", false, "say more, in lines for people")
 	f.Usage = func() {

@@ -37,7 +37,8 @@ func statusOf(name string, phase v1alpha1.EntryPhase, done int64) v1alpha1.Entry
 
 func TestFreeBytesCountWhatWasToldButNotBegun(t *testing.T) {
 	c := cacheOf("n", 500, entryOf("told", 100), entryOf("pulling", 200), entryOf("ready", 50))
-	c.Status.Entries = []v1alpha1.EntryStatus{statusOf("pulling", v1alpha1.PhasePulling, 20), statusOf("ready", v1alpha1.PhaseReady, 50),
+	c.Status.Entries = []v1alpha1.EntryStatus{statusOf("pulling", v1alpha1.PhasePulling, 20), statusOf("ready",
+		v1alpha1.PhaseReady, 50),
 		statusOf("going", v1alpha1.PhaseRemoving, 70)}
 	if got := freeBytes(&c); got != 500-100+70 {
 		t.Errorf("got %d", got)
@@ -54,13 +55,15 @@ func datasetOf(name string, replicas int32) *v1alpha1.Dataset {
 }
 
 func userOf(dataset, node string) corev1.Pod {
-	return corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "user", Labels: map[string]string{v1alpha1.LabelDataset: dataset}},
+	return corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "user",
+		Labels: map[string]string{v1alpha1.LabelDataset: dataset}},
 		Spec: corev1.PodSpec{NodeName: node}}
 }
 
 func TestOnlyCopiesThatNobodyWouldMissAreSpare(t *testing.T) {
 	snapshot := func() *Snapshot {
-		s := &Snapshot{Now: time.Now(), Nodes: map[string]*corev1.Node{}, Datasets: map[string]*v1alpha1.Dataset{"ns/d": datasetOf("d", 1)}}
+		s := &Snapshot{Now: time.Now(), Nodes: map[string]*corev1.Node{},
+			Datasets: map[string]*v1alpha1.Dataset{"ns/d": datasetOf("d", 1)}}
 		for _, name := range []string{"a", "b", "c"} {
 			s.Nodes[name] = nodeOf(name, nil)
 			c := cacheOf(name, 0, entryOf("d", 100))
@@ -119,7 +122,8 @@ func TestWhatPodsAskForIsOffTheirNodes(t *testing.T) {
 	if got := Ask(&pod)["cpu"]; got != 1750 {
 		t.Errorf("one beside it: %d", got)
 	}
-	s := &Snapshot{Nodes: map[string]*corev1.Node{"a": nodeOf("a", nil)}, Caches: []v1alpha1.NodeCache{cacheOf("a", 0)}, Pods: []corev1.Pod{pod}}
+	s := &Snapshot{Nodes: map[string]*corev1.Node{"a": nodeOf("a", nil)}, Caches: []v1alpha1.NodeCache{cacheOf("a", 0)},
+		Pods: []corev1.Pod{pod}}
 	if got := s.Place()[0].Left["cpu"]; got != 8000-1750 {
 		t.Errorf("left: %d", got)
 	}
@@ -127,8 +131,11 @@ func TestWhatPodsAskForIsOffTheirNodes(t *testing.T) {
 
 func TestNodesThatAreNotUpAreNotPlacedOn(t *testing.T) {
 	for what, change := range map[string]func(n *corev1.Node, c *v1alpha1.NodeCache){
-		"cordoned":    func(n *corev1.Node, _ *v1alpha1.NodeCache) { n.Spec.Unschedulable = true },
-		"not ready":   func(n *corev1.Node, _ *v1alpha1.NodeCache) { n.Status.Conditions[0].Status = corev1.ConditionUnknown },
+		"cordoned": func(n *corev1.Node, _ *v1alpha1.NodeCache) { n.Spec.Unschedulable = true },
+		"not ready": func(n *corev1.Node,
+			_ *v1alpha1.NodeCache) {
+			n.Status.Conditions[0].Status = corev1.ConditionUnknown
+		},
 		"engine away": func(_ *corev1.Node, c *v1alpha1.NodeCache) { c.Status.Conditions[0].Status = metav1.ConditionFalse },
 	} {
 		n, c := nodeOf("a", nil), cacheOf("a", 0)
@@ -145,7 +152,8 @@ func TestANodeMayBeAwayForAWhile(t *testing.T) {
 	n, c := nodeOf("a", nil), cacheOf("a", 0)
 	s := &Snapshot{Now: now, Nodes: map[string]*corev1.Node{"a": n}}
 	for _, away := range []time.Duration{time.Minute, time.Hour} {
-		n.Status.Conditions[0] = corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionUnknown, LastTransitionTime: metav1.NewTime(now.Add(-away))}
+		n.Status.Conditions[0] = corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionUnknown,
+			LastTransitionTime: metav1.NewTime(now.Add(-away))}
 		if got := s.Lives(&c); got != (away < DownGrace) {
 			t.Errorf("node: %s: %t", away, got)
 		}
@@ -165,9 +173,11 @@ func TestANodeMayBeAwayForAWhile(t *testing.T) {
 
 func TestTheSchedulersRulesAreKnown(t *testing.T) {
 	term := func(op corev1.NodeSelectorOperator, key string, values ...string) corev1.NodeSelectorTerm {
-		return corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: key, Operator: op, Values: values}}}
+		return corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: key, Operator: op,
+			Values: values}}}
 	}
-	n := nodeOf("a", map[string]string{"disk": "ssd", "size": "5"}, corev1.Taint{Key: "gpu", Value: "yes", Effect: corev1.TaintEffectNoSchedule})
+	n := nodeOf("a", map[string]string{"disk": "ssd", "size": "5"}, corev1.Taint{Key: "gpu", Value: "yes",
+		Effect: corev1.TaintEffectNoSchedule})
 	tolerant := []corev1.Toleration{{Key: "gpu", Operator: corev1.TolerationOpExists}}
 	for i, c := range []struct {
 		terms    []corev1.NodeSelectorTerm
@@ -187,8 +197,10 @@ func TestTheSchedulersRulesAreKnown(t *testing.T) {
 		{[]corev1.NodeSelectorTerm{term("Gt", "size", "4")}, nil, true, true},
 		{[]corev1.NodeSelectorTerm{term("Lt", "size", "4")}, nil, true, false},
 		{[]corev1.NodeSelectorTerm{{}}, nil, true, false},
-		{[]corev1.NodeSelectorTerm{{MatchFields: []corev1.NodeSelectorRequirement{{Key: "metadata.name", Operator: "In", Values: []string{"a"}}}}}, nil, true, true},
-		{[]corev1.NodeSelectorTerm{{MatchFields: []corev1.NodeSelectorRequirement{{Key: "metadata.name", Operator: "In", Values: []string{"b"}}}}}, nil, true, false},
+		{[]corev1.NodeSelectorTerm{{MatchFields: []corev1.NodeSelectorRequirement{{Key: "metadata.name", Operator: "In",
+			Values: []string{"a"}}}}}, nil, true, true},
+		{[]corev1.NodeSelectorTerm{{MatchFields: []corev1.NodeSelectorRequirement{{Key: "metadata.name", Operator: "In",
+			Values: []string{"b"}}}}}, nil, true, false},
 	} {
 		pod := &corev1.Pod{Spec: corev1.PodSpec{NodeSelector: c.selector}}
 		if c.tolerate {
@@ -209,7 +221,8 @@ func TestUsersAreThoseThatHoldOn(t *testing.T) {
 	gated.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: v1alpha1.GatePlacing}}
 	c := cacheOf("a", 0)
 	c.Status.Entries = []v1alpha1.EntryStatus{{Namespace: "ns", Name: "d", InUse: true}}
-	s := &Snapshot{Nodes: map[string]*corev1.Node{"a": nodeOf("a", nil)}, Caches: []v1alpha1.NodeCache{c}, Pods: []corev1.Pod{user, gated, other}}
+	s := &Snapshot{Nodes: map[string]*corev1.Node{"a": nodeOf("a", nil)}, Caches: []v1alpha1.NodeCache{c},
+		Pods: []corev1.Pod{user, gated, other}}
 	pods, nodes := s.Users(datasetOf("d", 1))
 	if fmt.Sprint(pods, nodes) != "[user] [a]" {
 		t.Errorf("%v %v", pods, nodes)

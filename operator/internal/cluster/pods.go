@@ -21,7 +21,8 @@ func HasEnded(pod *corev1.Pod) bool {
 
 // IsGated tells whether a pod waits for its dataset.
 func IsGated(pod *corev1.Pod) bool {
-	return slices.ContainsFunc(pod.Spec.SchedulingGates, func(g corev1.PodSchedulingGate) bool { return g.Name == v1alpha1.GatePlacing })
+	return slices.ContainsFunc(pod.Spec.SchedulingGates,
+		func(g corev1.PodSchedulingGate) bool { return g.Name == v1alpha1.GatePlacing })
 }
 
 // Where a pod is or may go: its node, or those that its gate was lifted for.
@@ -120,7 +121,10 @@ func mayRun(pod *corev1.Pod, n *corev1.Node) string {
 }
 
 func tolerates(pod *corev1.Pod, taint *corev1.Taint) bool {
-	return slices.ContainsFunc(pod.Spec.Tolerations, func(t corev1.Toleration) bool { return t.ToleratesTaint(log.Log, taint, false) })
+	return slices.ContainsFunc(pod.Spec.Tolerations, func(t corev1.Toleration) bool {
+		return t.ToleratesTaint(log.Log,
+			taint, false)
+	})
 }
 
 func requiredAffinity(pod *corev1.Pod) *corev1.NodeSelector {

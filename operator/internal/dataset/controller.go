@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package dataset makes of each Dataset what it says: the bucket is listed, nodes are chosen and told, volumes and claims
+// Package dataset makes of each Dataset what it says: the bucket is listed, nodes are chosen and told, volumes and
+// claims
 // exist, and status says how far it is. A reconcile that finds everything as it should be writes nothing.
 package dataset
 
@@ -97,7 +98,8 @@ func (r *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 }
 
 // finish writes the status, if anything of it is new.
-func (r *Controller) finish(ctx context.Context, before, d *v1alpha1.Dataset, next *again, err error) (ctrl.Result, error) {
+func (r *Controller) finish(ctx context.Context, before, d *v1alpha1.Dataset, next *again, err error) (ctrl.Result,
+	error) {
 	result := ctrl.Result{RequeueAfter: next.after}
 	if !controllerutil.ContainsFinalizer(d, v1alpha1.FinalizerDataset) { // it is gone
 		return ctrl.Result{}, err
@@ -159,13 +161,15 @@ func (r *Controller) resolve(ctx context.Context, d *v1alpha1.Dataset, next *aga
 		r.lister.succeeded(d.UID)
 		d.Status.Revision, d.Status.Objects, d.Status.Bytes = listing.Revision, listing.Objects, listing.Bytes
 		d.Status.ListedAt = &metav1.Time{Time: now.Truncate(time.Second)}
-		condition(d, v1alpha1.CondResolved, true, v1alpha1.ReasonListed, fmt.Sprintf("%d objects, %s", listing.Objects, place.Bytes(listing.Bytes)))
+		condition(d, v1alpha1.CondResolved, true, v1alpha1.ReasonListed, fmt.Sprintf("%d objects, %s", listing.Objects,
+			place.Bytes(listing.Bytes)))
 		_, wait := r.lister.wants(d, now)
 		next.in(wait)
 	}
 }
 
-// place tells nodes what to hold: those that do already get the current revision, and if they are too few, more are chosen.
+// place tells nodes what to hold: those that do already get the current revision, and if they are too few, more are
+// chosen.
 func (r *Controller) place(ctx context.Context, d *v1alpha1.Dataset, s *cluster.Snapshot, next *again) error {
 	if d.Status.Revision == "" {
 		condition(d, v1alpha1.CondPlaced, false, v1alpha1.ReasonWaiting, "the bucket has not been listed")
@@ -186,7 +190,8 @@ func (r *Controller) place(ctx context.Context, d *v1alpha1.Dataset, s *cluster.
 	return r.choose(ctx, d, s)
 }
 
-// keep updates entries, takes them off nodes that the dataset may no longer be on, and counts those that can be counted on.
+// keep updates entries, takes them off nodes that the dataset may no longer be on, and counts those that can be
+// counted on.
 func (r *Controller) keep(ctx context.Context, d *v1alpha1.Dataset, s *cluster.Snapshot) (live int, err error) {
 	rule := s.Dataset(d).Allowed
 	for i := range s.Caches {
@@ -246,7 +251,8 @@ func (r *Controller) choose(ctx context.Context, d *v1alpha1.Dataset, s *cluster
 	if lack.NeedsSpace() {
 		reason = v1alpha1.ReasonInsufficientSpace
 	}
-	condition(d, v1alpha1.CondPlaced, false, reason, fmt.Sprintf("%d of %d nodes chosen; %s", live+len(choices), cluster.Replicas(d), lack))
+	condition(d, v1alpha1.CondPlaced, false, reason, fmt.Sprintf("%d of %d nodes chosen; %s", live+len(choices),
+		cluster.Replicas(d), lack))
 	return nil
 }
 

@@ -24,11 +24,14 @@ func Exists(ctx context.Context, api client.Reader, d *v1alpha1.Dataset) (bool, 
 	if err := api.Get(ctx, client.ObjectKeyFromObject(d), &now); err != nil {
 		return false, client.IgnoreNotFound(err)
 	}
-	return now.UID == d.UID && now.DeletionTimestamp.IsZero() && controllerutil.ContainsFinalizer(&now, v1alpha1.FinalizerDataset), nil
+	return now.UID == d.UID && now.DeletionTimestamp.IsZero() && controllerutil.ContainsFinalizer(&now,
+		v1alpha1.FinalizerDataset), nil
 }
 
-// Promise tells the chosen node to hold the dataset, and what makes way for it to go. The snapshot is brought up to date.
-func Promise(ctx context.Context, w *entry.Writer, s *cluster.Snapshot, d *v1alpha1.Dataset, choice *place.Choice) error {
+// Promise tells the chosen node to hold the dataset, and what makes way for it to go. The snapshot is brought up to
+// date.
+func Promise(ctx context.Context, w *entry.Writer, s *cluster.Snapshot, d *v1alpha1.Dataset,
+	choice *place.Choice) error {
 	i := slices.IndexFunc(s.Caches, func(c v1alpha1.NodeCache) bool { return c.Name == choice.Node })
 	if i < 0 {
 		return nil
@@ -66,12 +69,14 @@ func Put(ctx context.Context, w *entry.Writer, c *v1alpha1.NodeCache, d *v1alpha
 func Drop(ctx context.Context, w *entry.Writer, c *v1alpha1.NodeCache, namespace, name string) error {
 	_, err := w.Drop(ctx, c, namespace, name)
 	if err == nil {
-		c.Spec.Entries = slices.DeleteFunc(c.Spec.Entries, func(e v1alpha1.CacheEntry) bool { return e.Namespace == namespace && e.Name == name })
+		c.Spec.Entries = slices.DeleteFunc(c.Spec.Entries,
+			func(e v1alpha1.CacheEntry) bool { return e.Namespace == namespace && e.Name == name })
 	}
 	return err
 }
 
-// sweep takes entries of a dataset that is not there off all nodes. There are none, unless somebody removed its finalizer.
+// sweep takes entries of a dataset that is not there off all nodes. There are none, unless somebody removed its
+// finalizer.
 func (r *Controller) sweep(ctx context.Context, namespace, name string) error {
 	var caches v1alpha1.NodeCacheList
 	if err := r.Client.List(ctx, &caches); err != nil {

@@ -40,7 +40,8 @@ type Engine interface {
 	Evict(ctx context.Context, name, revision string) error
 }
 
-// lister has buckets listed by the operator's engine, without waiting: a reconcile begins a listing, later ones ask for it.
+// lister has buckets listed by the operator's engine, without waiting: a reconcile begins a listing, later ones ask
+// for it.
 // What it remembers is lost with the process; then the listing is begun again.
 type lister struct {
 	engine Engine
@@ -66,7 +67,8 @@ func (l *lister) wants(d *v1alpha1.Dataset, now time.Time) (bool, time.Duration)
 		return false, wait
 	}
 	resolved := meta.FindStatusCondition(d.Status.Conditions, v1alpha1.CondResolved)
-	if resolved == nil || resolved.Status != metav1.ConditionTrue || resolved.ObservedGeneration != d.Generation || d.Status.ListedAt == nil {
+	if resolved == nil || resolved.Status != metav1.ConditionTrue || resolved.ObservedGeneration != d.Generation ||
+		d.Status.ListedAt == nil {
 		return true, 0
 	}
 	if outdated(d) {

@@ -19,7 +19,8 @@ func condition(d *v1alpha1.Dataset, kind string, status bool, reason, message st
 	if status {
 		word = metav1.ConditionTrue
 	}
-	meta.SetStatusCondition(&d.Status.Conditions, metav1.Condition{Type: kind, Status: word, Reason: reason, Message: message,
+	meta.SetStatusCondition(&d.Status.Conditions, metav1.Condition{Type: kind, Status: word, Reason: reason,
+		Message:            message,
 		ObservedGeneration: d.Generation})
 }
 
@@ -103,7 +104,8 @@ func readiness(d *v1alpha1.Dataset, t *tally, want int) {
 	case d.Status.Revision == "":
 		condition(d, v1alpha1.CondReady, false, v1alpha1.ReasonWaiting, "the bucket has not been listed")
 	case t.ready >= want:
-		condition(d, v1alpha1.CondReady, true, v1alpha1.ReasonReady, fmt.Sprintf("on %d of %d nodes", t.ready, max(want, len(d.Status.Nodes))))
+		condition(d, v1alpha1.CondReady, true, v1alpha1.ReasonReady, fmt.Sprintf("on %d of %d nodes", t.ready, max(want,
+			len(d.Status.Nodes))))
 	case t.failed > 0:
 		reason := v1alpha1.ReasonFailed
 		if t.reason != "" {

@@ -29,7 +29,8 @@ func resolvedDataset(replicas int32) *v1alpha1.Dataset {
 func nodeWith(name string, st *v1alpha1.EntryStatus) v1alpha1.NodeCache {
 	c := v1alpha1.NodeCache{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	c.Spec.Entries = []v1alpha1.CacheEntry{{Namespace: "ns", Name: "d", Revision: rev, Bytes: 1000}}
-	meta.SetStatusCondition(&c.Status.Conditions, metav1.Condition{Type: v1alpha1.CondEngineReady, Status: metav1.ConditionTrue, Reason: "Serves"})
+	meta.SetStatusCondition(&c.Status.Conditions, metav1.Condition{Type: v1alpha1.CondEngineReady,
+		Status: metav1.ConditionTrue, Reason: "Serves"})
 	if st != nil {
 		st.Namespace, st.Name = "ns", "d"
 		c.Status.Entries = []v1alpha1.EntryStatus{*st}
@@ -46,7 +47,8 @@ func TestStatusTellsTheWholeStory(t *testing.T) {
 	full := &v1alpha1.EntryStatus{Revision: rev, Phase: v1alpha1.PhaseReady, BytesDone: 1000}
 	half := &v1alpha1.EntryStatus{Revision: rev, Phase: v1alpha1.PhasePulling, BytesDone: 500}
 	old := &v1alpha1.EntryStatus{Revision: "older", Phase: v1alpha1.PhaseReady, BytesDone: 900}
-	small := &v1alpha1.EntryStatus{Revision: rev, Phase: v1alpha1.PhaseFailed, Reason: v1alpha1.ReasonInsufficientSpace, Message: "no room",
+	small := &v1alpha1.EntryStatus{Revision: rev, Phase: v1alpha1.PhaseFailed, Reason: v1alpha1.ReasonInsufficientSpace,
+		Message:     "no room",
 		NeededBytes: 2048, FreeBytes: 1024}
 	for _, c := range []struct {
 		what          string
@@ -58,7 +60,8 @@ func TestStatusTellsTheWholeStory(t *testing.T) {
 		{"one to come", []*v1alpha1.EntryStatus{full, half}, "1/2", "75 %", "False Pulling on 1 of 2 nodes"},
 		{"not begun", []*v1alpha1.EntryStatus{full, nil}, "1/2", "50 %", "False Pulling on 1 of 2 nodes"},
 		{"another revision", []*v1alpha1.EntryStatus{full, old}, "1/2", "50 %", "False Pulling on 1 of 2 nodes"},
-		{"too small", []*v1alpha1.EntryStatus{full, small}, "1/2", "50 %", "False InsufficientSpace n1: no room (2.0 KiB needed, 1.0 KiB free)"},
+		{"too small", []*v1alpha1.EntryStatus{full, small}, "1/2", "50 %",
+			"False InsufficientSpace n1: no room (2.0 KiB needed, 1.0 KiB free)"},
 		{"more than asked for", []*v1alpha1.EntryStatus{full, full, half}, "2/3", "83 %", "True Ready on 2 of 3 nodes"},
 	} {
 		d := resolvedDataset(2)
@@ -95,9 +98,11 @@ func TestWhatIsInTheWayIsTheReason(t *testing.T) {
 	// What is there stays usable while the bucket cannot be listed again.
 	d = resolvedDataset(1)
 	condition(d, v1alpha1.CondResolved, false, v1alpha1.ReasonBucketUnreachable, "no route")
-	summarize(d, []v1alpha1.NodeCache{nodeWith("n", &v1alpha1.EntryStatus{Revision: rev, Phase: v1alpha1.PhaseReady, BytesDone: 1000})})
+	summarize(d, []v1alpha1.NodeCache{nodeWith("n", &v1alpha1.EntryStatus{Revision: rev, Phase: v1alpha1.PhaseReady,
+		BytesDone: 1000})})
 	degraded := meta.FindStatusCondition(d.Status.Conditions, v1alpha1.CondDegraded)
-	if !strings.HasPrefix(readyReason(d), "True Ready") || degraded.Status != "True" || degraded.Reason != v1alpha1.ReasonBucketUnreachable {
+	if !strings.HasPrefix(readyReason(d), "True Ready") || degraded.Status != "True" ||
+		degraded.Reason != v1alpha1.ReasonBucketUnreachable {
 		t.Error(readyReason(d), degraded)
 	}
 }

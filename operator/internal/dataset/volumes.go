@@ -21,7 +21,8 @@ import (
 // EngineClaim is the claim of each namespace for its node's engine.
 const EngineClaim = "penstock-engine"
 
-// A restricted pod may use a claim but no folder of its node, so each dataset has a volume and a claim, and each namespace
+// A restricted pod may use a claim but no folder of its node, so each dataset has a volume and a claim, and each
+// namespace
 // one for the engine. The size means nothing, since nothing is written; a quota of the namespace would count it.
 var volumeSize = resource.MustParse("1Mi")
 
@@ -40,7 +41,8 @@ func ClaimName(dataset string) string { return "penstock-" + dataset }
 func volumesOf(d *v1alpha1.Dataset, root string) (own, engine volume) {
 	depot := v1alpha1.DepotName(d.Namespace, d.Name)
 	sum := sha256.Sum256([]byte(d.Namespace))
-	own = volume{name: "penstock-" + depot, namespace: d.Namespace, claim: ClaimName(d.Name), path: path.Join(root, "datasets", depot),
+	own = volume{name: "penstock-" + depot, namespace: d.Namespace, claim: ClaimName(d.Name), path: path.Join(root,
+		"datasets", depot),
 		owner: string(d.UID)}
 	engine = volume{name: EngineClaim + "-" + hex.EncodeToString(sum[:4]), namespace: d.Namespace, claim: EngineClaim,
 		path: path.Join(root, "run")}
@@ -63,7 +65,9 @@ func (v *volume) persistentVolume() *corev1.PersistentVolume {
 			Capacity:                      corev1.ResourceList{corev1.ResourceStorage: volumeSize},
 			AccessModes:                   []corev1.PersistentVolumeAccessMode{corev1.ReadOnlyMany},
 			PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimRetain,
-			ClaimRef:                      &corev1.ObjectReference{Kind: "PersistentVolumeClaim", APIVersion: "v1", Namespace: v.namespace, Name: v.claim},
+			ClaimRef: &corev1.ObjectReference{
+				Kind: "PersistentVolumeClaim", APIVersion: "v1",
+				Namespace: v.namespace, Name: v.claim},
 			PersistentVolumeSource: corev1.PersistentVolumeSource{
 				HostPath: &corev1.HostPathVolumeSource{Path: v.path, Type: &kind}},
 		}}
@@ -77,7 +81,8 @@ func (v *volume) persistentVolumeClaim() *corev1.PersistentVolumeClaim {
 			AccessModes:      []corev1.PersistentVolumeAccessMode{corev1.ReadOnlyMany},
 			StorageClassName: &none,
 			VolumeName:       v.name,
-			Resources:        corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: volumeSize}},
+			Resources: corev1.VolumeResourceRequirements{
+				Requests: corev1.ResourceList{corev1.ResourceStorage: volumeSize}},
 		}}
 }
 

@@ -122,7 +122,8 @@ func TestRefusalsKeepReasonAndStatus(t *testing.T) {
 		t.Errorf("in use: %v", err)
 	}
 	err := c.Pull(ctx, "running", PullRequest{})
-	if IsInUse(err) || !IsConflict(err) || Reason(err) != ReasonOther || !strings.Contains(err.Error(), "a pull of it runs") {
+	if IsInUse(err) || !IsConflict(err) || Reason(err) != ReasonOther || !strings.Contains(err.Error(),
+		"a pull of it runs") {
 		t.Errorf("running: %v", err)
 	}
 	if _, err := c.Dataset(ctx, "none"); !IsNotFound(err) {

@@ -18,7 +18,8 @@ import (
 	"penstock.dev/operator/internal/cluster"
 )
 
-// Writer of entries. Who chooses nodes holds Choosing from reading the NodeCaches (uncached) to writing the entries: what
+// Writer of entries. Who chooses nodes holds Choosing from reading the NodeCaches (uncached) to writing the entries:
+// what
 // one promises, the next must see.
 type Writer struct {
 	Client   client.Client
@@ -27,7 +28,8 @@ type Writer struct {
 
 // For is the entry that a dataset has on its nodes.
 func For(d *v1alpha1.Dataset) v1alpha1.CacheEntry {
-	return v1alpha1.CacheEntry{Namespace: d.Namespace, Name: d.Name, UID: string(d.UID), Depot: v1alpha1.DepotName(d.Namespace, d.Name),
+	return v1alpha1.CacheEntry{Namespace: d.Namespace, Name: d.Name, UID: string(d.UID),
+		Depot:  v1alpha1.DepotName(d.Namespace, d.Name),
 		Source: *d.Spec.Source.DeepCopy(), Revision: d.Status.Revision, Objects: d.Status.Objects, Bytes: d.Status.Bytes,
 		Mode: d.Spec.Placement.Mode, Pinned: d.Spec.Pinned}
 }
@@ -71,5 +73,6 @@ func (w *Writer) apply(ctx context.Context, c *v1alpha1.NodeCache, depot string,
 	u := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": v1alpha1.GroupVersion.String(), "kind": "NodeCache",
 		"metadata": map[string]any{"name": c.Name, "uid": string(c.UID)}, "spec": spec}}
-	return w.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), client.FieldOwner("penstock-"+depot), client.ForceOwnership)
+	return w.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), client.FieldOwner("penstock-"+depot),
+		client.ForceOwnership)
 }

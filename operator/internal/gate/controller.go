@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package gate lets pods go that wait for their dataset: it chooses nodes for them, has the dataset brought there, and lifts
+// Package gate lets pods go that wait for their dataset: it chooses nodes for them, has the dataset brought there,
+// and lifts
 // the gate when a node can serve. All gated pods are decided about together, so there is one request for everything.
 package gate
 
@@ -73,13 +74,15 @@ func (r *Controller) Setup(ctx context.Context, m ctrl.Manager) error {
 // podMatters: it is gated, or takes room, or gives it back.
 func podMatters(e event.UpdateEvent) bool {
 	before, now := e.ObjectOld.(*corev1.Pod), e.ObjectNew.(*corev1.Pod)
-	return cluster.IsGated(now) || before.Spec.NodeName != now.Spec.NodeName || cluster.HasEnded(before) != cluster.HasEnded(now)
+	return cluster.IsGated(now) || before.Spec.NodeName != now.Spec.NodeName ||
+		cluster.HasEnded(before) != cluster.HasEnded(now)
 }
 
 func nodeMatters(e event.UpdateEvent) bool {
 	before, now := e.ObjectOld.(*corev1.Node), e.ObjectNew.(*corev1.Node)
 	return before.Generation != now.Generation || cluster.NodeReady(before) != cluster.NodeReady(now) ||
-		fmt.Sprint(before.Labels, before.Spec, before.Status.Allocatable) != fmt.Sprint(now.Labels, now.Spec, now.Status.Allocatable)
+		fmt.Sprint(before.Labels, before.Spec, before.Status.Allocatable) != fmt.Sprint(now.Labels, now.Spec,
+			now.Status.Allocatable)
 }
 
 // Reconcile all gated pods.
@@ -174,7 +177,8 @@ func (r *Controller) follow(ctx context.Context, s *cluster.Snapshot) error {
 			continue
 		}
 		at := slices.IndexFunc(s.Caches, func(c v1alpha1.NodeCache) bool { return c.Name == pod.Spec.NodeName })
-		if at < 0 || cluster.EntryOf(&s.Caches[at], d.Namespace, d.Name) != nil || s.Dataset(d).Allowed(pod.Spec.NodeName) != "" {
+		if at < 0 || cluster.EntryOf(&s.Caches[at], d.Namespace, d.Name) != nil ||
+			s.Dataset(d).Allowed(pod.Spec.NodeName) != "" {
 			continue
 		}
 		ok, err := dataset.Exists(ctx, r.API, d)
@@ -196,11 +200,13 @@ func (r *Controller) act(ctx context.Context, s *cluster.Snapshot, pod *corev1.P
 	case !d.DeletionTimestamp.IsZero():
 		r.say(pod, corev1.EventTypeWarning, "DatasetNotFound", fmt.Sprintf("dataset %s is being deleted", key))
 	case d.Status.Revision == "":
-		r.say(pod, corev1.EventTypeNormal, "WaitingForBucket", fmt.Sprintf("the bucket of dataset %s has not been listed yet", key))
+		r.say(pod, corev1.EventTypeNormal, "WaitingForBucket",
+			fmt.Sprintf("the bucket of dataset %s has not been listed yet", key))
 	case decision.Start != nil:
 		return r.lift(ctx, s, pod, d, decision.Start)
 	case decision.Wait != nil:
-		r.say(pod, corev1.EventTypeNormal, "WaitingForDataset", fmt.Sprintf("dataset %s comes to node %s", key, decision.Wait.Node))
+		r.say(pod, corev1.EventTypeNormal, "WaitingForDataset", fmt.Sprintf("dataset %s comes to node %s", key,
+			decision.Wait.Node))
 	case decision.Why != nil && decision.Why.Never():
 		r.say(pod, corev1.EventTypeWarning, "CannotBePlaced", decision.Why.String())
 	case decision.Why != nil:
@@ -210,7 +216,8 @@ func (r *Controller) act(ctx context.Context, s *cluster.Snapshot, pod *corev1.P
 }
 
 // lift removes the gate and says where the pod may run, in one patch.
-func (r *Controller) lift(ctx context.Context, s *cluster.Snapshot, pod *corev1.Pod, d *v1alpha1.Dataset, nodes []string) error {
+func (r *Controller) lift(ctx context.Context, s *cluster.Snapshot, pod *corev1.Pod, d *v1alpha1.Dataset,
+	nodes []string) error {
 	after := pod.DeepCopy()
 	Lift(after, s.Hosts(nodes), d.Status.Revision)
 	err := r.Client.Patch(ctx, after, client.MergeFromWithOptions(pod, client.MergeFromWithOptimisticLock{}))
@@ -222,11 +229,13 @@ func (r *Controller) lift(ctx context.Context, s *cluster.Snapshot, pod *corev1.
 		return err
 	}
 	metrics.GateWait.Observe(time.Since(pod.CreationTimestamp.Time).Seconds())
-	r.say(pod, corev1.EventTypeNormal, "DatasetReady", fmt.Sprintf("dataset %s is on %d nodes, %s first", cluster.Key(d), len(nodes), nodes[0]))
+	r.say(pod, corev1.EventTypeNormal, "DatasetReady", fmt.Sprintf("dataset %s is on %d nodes, %s first", cluster.Key(d),
+		len(nodes), nodes[0]))
 	return nil
 }
 
-// say an event, once. The API server joins events of one reason about one object and keeps the first text, so what differs has
+// say an event, once. The API server joins events of one reason about one object and keeps the first text, so what
+// differs has
 // a reason of its own.
 func (r *Controller) say(pod *corev1.Pod, kind, reason, text string) {
 	if r.said == nil {

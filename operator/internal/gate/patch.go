@@ -10,8 +10,10 @@ import (
 	"penstock.dev/operator/api/v1alpha1"
 )
 
-// Lift changes a gated pod so that it runs on one of those hosts, with that revision. The API server allows on a gated pod
-// only what narrows it: expressions are added to every term there is (the terms are alternatives), and a term is made only
+// Lift changes a gated pod so that it runs on one of those hosts, with that revision. The API server allows on a
+// gated pod
+// only what narrows it: expressions are added to every term there is (the terms are alternatives), and a term is made
+// only
 // where there was none. Everything else of the pod stays.
 func Lift(pod *corev1.Pod, hosts []string, revision string) {
 	here := corev1.NodeSelectorRequirement{Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn, Values: hosts}
@@ -23,7 +25,8 @@ func Lift(pod *corev1.Pod, hosts []string, revision string) {
 	}
 	a := pod.Spec.Affinity.NodeAffinity
 	if a.RequiredDuringSchedulingIgnoredDuringExecution == nil {
-		a.RequiredDuringSchedulingIgnoredDuringExecution = &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{}}}
+		a.RequiredDuringSchedulingIgnoredDuringExecution = &corev1.NodeSelector{
+			NodeSelectorTerms: []corev1.NodeSelectorTerm{{}}}
 	}
 	terms := a.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
 	for i := range terms {

@@ -29,14 +29,20 @@ var (
 func init() { metrics.Registry.MustRegister(RevisionChanges, Evictions, GatedPods, GateWait) }
 
 var (
-	datasetBytes = prometheus.NewDesc("penstock_dataset_bytes", "Bytes of a dataset's revision.", []string{"namespace", "dataset"}, nil)
-	datasetItems = prometheus.NewDesc("penstock_dataset_objects", "Objects of a dataset's revision.", []string{"namespace", "dataset"}, nil)
-	copies       = prometheus.NewDesc("penstock_copies", "Copies of a dataset by what they are.", []string{"namespace", "dataset", "state"}, nil)
-	usedBytes    = prometheus.NewDesc("penstock_cache_used_bytes", "Bytes that datasets take on a node.", []string{"node"}, nil)
-	capacity     = prometheus.NewDesc("penstock_capacity_bytes", "Bytes that datasets may take on a node.", []string{"node"}, nil)
+	datasetBytes = prometheus.NewDesc("penstock_dataset_bytes", "Bytes of a dataset's revision.", []string{"namespace",
+		"dataset"}, nil)
+	datasetItems = prometheus.NewDesc("penstock_dataset_objects", "Objects of a dataset's revision.",
+		[]string{"namespace", "dataset"}, nil)
+	copies = prometheus.NewDesc("penstock_copies", "Copies of a dataset by what they are.", []string{"namespace",
+		"dataset", "state"}, nil)
+	usedBytes = prometheus.NewDesc("penstock_cache_used_bytes", "Bytes that datasets take on a node.",
+		[]string{"node"}, nil)
+	capacity = prometheus.NewDesc("penstock_capacity_bytes", "Bytes that datasets may take on a node.",
+		[]string{"node"}, nil)
 )
 
-// Collector reads datasets and nodes from the cache. Elected is closed when this process leads: two replicas would count
+// Collector reads datasets and nodes from the cache. Elected is closed when this process leads: two replicas would
+// count
 // everything twice.
 type Collector struct {
 	Reader  client.Reader

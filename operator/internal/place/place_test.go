@@ -9,7 +9,8 @@ import (
 )
 
 func nodeOf(name string, free int64, gpus int64, copies ...Copy) Node {
-	return Node{Name: name, Capacity: 100, Free: free, Copies: copies, Total: Resources{gpu: 8}, Left: Resources{gpu: gpus}}
+	return Node{Name: name, Capacity: 100, Free: free, Copies: copies, Total: Resources{gpu: 8},
+		Left: Resources{gpu: gpus}}
 }
 
 func only(d *Dataset) map[string]*Dataset { return map[string]*Dataset{d.Key: d} }
@@ -20,7 +21,8 @@ func planOne(nodes []Node, d *Dataset, gpus int64) Decision {
 
 func TestAPodGoesWhereItsBytesAre(t *testing.T) {
 	d := &Dataset{Key: "d", Bytes: 40}
-	nodes := []Node{nodeOf("empty", 100, 8), nodeOf("has", 60, 8, Copy{Dataset: "d", Bytes: 40, Here: 40, Serves: true}), nodeOf("other", 100, 8)}
+	nodes := []Node{nodeOf("empty", 100, 8), nodeOf("has", 60, 8, Copy{Dataset: "d", Bytes: 40, Here: 40, Serves: true}),
+		nodeOf("other", 100, 8)}
 	if got := planOne(nodes, d, 1); !slices.Equal(got.Start, []string{"has"}) {
 		t.Errorf("got %+v", got)
 	}
@@ -56,7 +58,8 @@ func TestWholeNeedsRoomForAllOfItAndPartialForSome(t *testing.T) {
 	if got := planOne(nodes, &Dataset{Key: "d", Bytes: 80}, 1); got.Wait != nil || got.Why.Never() {
 		t.Errorf("it would fit on an empty node: %+v", got)
 	}
-	if got := planOne(nodes, &Dataset{Key: "d", Bytes: 300, Partial: true}, 1); got.Wait == nil || got.Wait.Node != "small" {
+	if got := planOne(nodes, &Dataset{Key: "d", Bytes: 300, Partial: true}, 1); got.Wait == nil ||
+		got.Wait.Node != "small" {
 		t.Errorf("partial: %+v", got)
 	}
 }
@@ -90,7 +93,8 @@ func TestTwoPodsDoNotCountOnTheSameRoom(t *testing.T) {
 	if want := "0 of 1 nodes: 1 lacks room (60 B needed, 40 B free)"; got[1].Why.String() != want || got[1].Why.Never() {
 		t.Errorf("bytes: %q", got[1].Why)
 	}
-	if want := "0 of 1 nodes: 1 lacks nvidia.com/gpu (8 needed, 4 left)"; got[2].Why.String() != want || got[2].Why.Never() {
+	if want := "0 of 1 nodes: 1 lacks nvidia.com/gpu (8 needed, 4 left)"; got[2].Why.String() != want ||
+		got[2].Why.Never() {
 		t.Errorf("devices: %q", got[2].Why)
 	}
 }
@@ -179,7 +183,8 @@ func TestEqualNodesAreTakenInAnotherOrderByEachDataset(t *testing.T) {
 }
 
 func TestBytesForPeople(t *testing.T) {
-	for n, want := range map[int64]string{0: "0 B", 1023: "1023 B", 1 << 10: "1.0 KiB", 147209625600: "137.1 GiB", 1 << 62: "4.0 EiB"} {
+	for n, want := range map[int64]string{0: "0 B", 1023: "1023 B", 1 << 10: "1.0 KiB", 147209625600: "137.1 GiB",
+		1 << 62: "4.0 EiB"} {
 		if got := Bytes(n); got != want {
 			t.Errorf("%d: %s, want %s", n, got, want)
 		}

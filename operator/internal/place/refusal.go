@@ -98,7 +98,8 @@ func (r *Refusal) say(nodes int) string {
 	}
 	switch r.Kind {
 	case lacks:
-		return fmt.Sprintf("%d lack%s %s (%s needed, %s left)", nodes, s, r.What, amount(r.What, r.Needed), amount(r.What, r.Had))
+		return fmt.Sprintf("%d lack%s %s (%s needed, %s left)", nodes, s, r.What, amount(r.What, r.Needed), amount(r.What,
+			r.Had))
 	case noRoom:
 		return fmt.Sprintf("%d lack%s room (%s needed, %s free)", nodes, s, Bytes(r.Needed), Bytes(r.Had))
 	}

@@ -78,7 +78,8 @@ func simTrace(gap float64) ([]Node, map[string]*Dataset, []simJob) {
 	nodes := make([]Node, simNodes)
 	for i := range nodes {
 		capacity := []int64{1000, 2000, 4000}[i%3] * gib
-		nodes[i] = Node{Name: fmt.Sprintf("node-%03d", i), Zone: fmt.Sprintf("zone-%d", i%4), Capacity: capacity, Free: capacity,
+		nodes[i] = Node{Name: fmt.Sprintf("node-%03d", i), Zone: fmt.Sprintf("zone-%d", i%4), Capacity: capacity,
+			Free:  capacity,
 			Total: Resources{gpu: 8}, Left: Resources{gpu: 8}}
 	}
 	datasets := map[string]*Dataset{}
@@ -306,7 +307,7 @@ func simulate(t *testing.T, gap float64, firstFit bool) *sim {
 	if firstFit {
 		name = "first fit"
 	}
-	t.Logf("%-9s %5d pods, %4d pulls, %7.1f TiB from buckets, mean wait %5.0f s, %3.0f %% of GPUs busy, %d steps checked", name,
+	t.Logf("%-9s %5d pods, %4d pulls, %7.1f TiB pulled, mean wait %5.0f s, %3.0f %% of GPUs busy, %d steps checked", name,
 		s.pods, s.pulls, float64(s.pulled)/float64(gib)/1024, s.waited/float64(s.pods),
 		100*s.gpuHours/(s.now/3600*8*simNodes), s.checks)
 	return s

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package pool makes a NodeCache for every node that a CachePool chooses, with the pool's limits, and removes it when no pool
-// does. It goes with its node. There is one request for everything: who is chosen by several pools depends on all of them.
+// Package pool makes a NodeCache for every node that a CachePool chooses, with the pool's limits, and removes it when
+// no pool
+// does. It goes with its node. There is one request for everything: who is chosen by several pools depends on all of
+// them.
 package pool
 
 import (
@@ -104,7 +106,8 @@ func (r *Controller) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 // choose is the first pool by name that wants the node.
 func choose(pools []v1alpha1.CachePool, n *corev1.Node) *v1alpha1.CachePool {
 	for i := range pools {
-		if pools[i].DeletionTimestamp.IsZero() && labels.SelectorFromSet(pools[i].Spec.NodeSelector).Matches(labels.Set(n.Labels)) {
+		if pools[i].DeletionTimestamp.IsZero() &&
+			labels.SelectorFromSet(pools[i].Spec.NodeSelector).Matches(labels.Set(n.Labels)) {
 			return &pools[i]
 		}
 	}
@@ -133,7 +136,8 @@ func (r *Controller) apply(ctx context.Context, c *v1alpha1.NodeCache, n *corev1
 		"metadata": map[string]any{"name": n.Name, "ownerReferences": []any{map[string]any{
 			"apiVersion": "v1", "kind": "Node", "name": n.Name, "uid": string(n.UID)}}},
 		"spec": spec}}
-	err := r.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), client.FieldOwner(manager), client.ForceOwnership)
+	err := r.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), client.FieldOwner(manager),
+		client.ForceOwnership)
 	if apierrors.IsConflict(err) {
 		return nil
 	}
@@ -141,7 +145,8 @@ func (r *Controller) apply(ctx context.Context, c *v1alpha1.NodeCache, n *corev1
 }
 
 func limits(pool *v1alpha1.CachePool) v1alpha1.NodeCacheSpec {
-	out := v1alpha1.NodeCacheSpec{Pool: pool.Name, HighWatermark: pool.Spec.HighWatermark, LowWatermark: pool.Spec.LowWatermark}
+	out := v1alpha1.NodeCacheSpec{Pool: pool.Name, HighWatermark: pool.Spec.HighWatermark,
+		LowWatermark: pool.Spec.LowWatermark}
 	if pool.Spec.StorageLimit != nil {
 		out.LimitBytes = pool.Spec.StorageLimit.Value()
 	}

@@ -31,7 +31,8 @@ type SecretError struct {
 
 func (e *SecretError) Error() string { return e.Message }
 
-// Read gets the secret, if the source names one, from the dataset's own namespace, by its name. The reader must not be a
+// Read gets the secret, if the source names one, from the dataset's own namespace, by its name. The reader must not
+// be a
 // cache: nobody may list secrets.
 func Read(ctx context.Context, api client.Reader, namespace string, s *v1alpha1.Source) (engine.Source, error) {
 	if s.S3 == nil || s.S3.SecretRef == nil {
@@ -42,7 +43,8 @@ func Read(ctx context.Context, api client.Reader, namespace string, s *v1alpha1.
 	err := api.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &secret)
 	switch {
 	case apierrors.IsNotFound(err):
-		return engine.Source{}, &SecretError{v1alpha1.ReasonSecretNotFound, fmt.Sprintf("there is no secret %s in namespace %s", name, namespace)}
+		return engine.Source{}, &SecretError{v1alpha1.ReasonSecretNotFound,
+			fmt.Sprintf("there is no secret %s in namespace %s", name, namespace)}
 	case apierrors.IsForbidden(err):
 		return engine.Source{}, &SecretError{v1alpha1.ReasonSecretForbidden,
 			fmt.Sprintf("secret %s may not be read: a Role in namespace %s has to allow it by name", name, namespace)}

@@ -19,15 +19,18 @@ func TestSourcesBecomeWhatAnEngineIsTold(t *testing.T) {
 	}{
 		{v1alpha1.Source{HTTP: &v1alpha1.HTTPSource{URL: "https://h/x.tar"}}, engine.Source{URL: "https://h/x.tar"}},
 		{v1alpha1.Source{S3: &v1alpha1.S3Source{Bucket: "b"}}, engine.Source{URL: "s3://b"}},
-		{v1alpha1.Source{S3: &v1alpha1.S3Source{Bucket: "b", Prefix: "p/q", Endpoint: "http://e:1", Region: "r", PathStyle: true, SecretRef: ref}},
-			engine.Source{URL: "s3://b/p/q", Endpoint: "http://e:1", Region: "r", PathStyle: true, AccessKey: "a", SecretKey: "s", SessionToken: "t"}},
+		{v1alpha1.Source{S3: &v1alpha1.S3Source{Bucket: "b", Prefix: "p/q", Endpoint: "http://e:1", Region: "r",
+			PathStyle: true, SecretRef: ref}},
+			engine.Source{URL: "s3://b/p/q", Endpoint: "http://e:1", Region: "r", PathStyle: true, AccessKey: "a",
+				SecretKey: "s", SessionToken: "t"}},
 	} {
 		if got, err := Engine(&c.from, keys); err != nil || got != c.want {
 			t.Errorf("%+v: %v", c.from, err)
 		}
 	}
 	var wrong *SecretError
-	_, err := Engine(&v1alpha1.Source{S3: &v1alpha1.S3Source{Bucket: "b", SecretRef: ref}}, map[string][]byte{KeyAccess: []byte("a")})
+	_, err := Engine(&v1alpha1.Source{S3: &v1alpha1.S3Source{Bucket: "b", SecretRef: ref}},
+		map[string][]byte{KeyAccess: []byte("a")})
 	if !errors.As(err, &wrong) || wrong.Reason != v1alpha1.ReasonSecretIncomplete {
 		t.Errorf("got %v", err)
 	}

@@ -28,8 +28,10 @@ const (
 	keyServingKey   = "tls.key"
 )
 
-// renew returns what the secret should hold: what it holds, if that is good for the names and for another third of its time;
-// else a new certificate, and a new authority if that is needed. The earlier authorities stay in the bundle until they end,
+// renew returns what the secret should hold: what it holds, if that is good for the names and for another third of
+// its time;
+// else a new certificate, and a new authority if that is needed. The earlier authorities stay in the bundle until
+// they end,
 // so that the API server trusts the old certificate and the new one meanwhile.
 func renew(have map[string][]byte, names []string, now time.Time) (map[string][]byte, bool, error) {
 	authority, key := parse(have[keyAuthority], have[keyAuthorityKey])
@@ -44,7 +46,8 @@ func renew(have map[string][]byte, names []string, now time.Time) (map[string][]
 		bundle = append(text, stillValid(have[keyAuthority], now)...)
 	}
 	serving, _ := parse(have[keyServing], have[keyServingKey])
-	if !fresh && serving != nil && !soon(serving, now) && covers(serving, names) && serving.CheckSignatureFrom(authority) == nil {
+	if !fresh && serving != nil && !soon(serving, now) && covers(serving, names) &&
+		serving.CheckSignatureFrom(authority) == nil {
 		return have, false, nil
 	}
 	cert, certKey, err := issue(authority, key, names, now)
@@ -55,7 +58,8 @@ func renew(have map[string][]byte, names []string, now time.Time) (map[string][]
 	if err != nil {
 		return nil, false, err
 	}
-	return map[string][]byte{keyAuthority: bundle, keyAuthorityKey: keyText, keyServing: cert, keyServingKey: certKey}, true, nil
+	return map[string][]byte{keyAuthority: bundle, keyAuthorityKey: keyText, keyServing: cert, keyServingKey: certKey},
+		true, nil
 }
 
 func soon(c *x509.Certificate, now time.Time) bool {
@@ -114,7 +118,8 @@ func newAuthority(now time.Time) (*x509.Certificate, *ecdsa.PrivateKey, []byte, 
 	return c, key, encodeCert(der), err
 }
 
-func issue(authority *x509.Certificate, by *ecdsa.PrivateKey, names []string, now time.Time) (cert, key []byte, err error) {
+func issue(authority *x509.Certificate, by *ecdsa.PrivateKey, names []string, now time.Time) (cert, key []byte,
+	err error) {
 	own, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, nil, err

@@ -44,7 +44,8 @@ func (h *Handler) Handle(ctx context.Context, req admission.Request) admission.R
 	return admission.PatchResponseFromRaw(req.Object.Raw, after)
 }
 
-// near is the part of the dataset that each host has. A preference is worth no failure: what cannot be read is not near.
+// near is the part of the dataset that each host has. A preference is worth no failure: what cannot be read is not
+// near.
 func (h *Handler) near(ctx context.Context, namespace, name string) map[string]float64 {
 	out := map[string]float64{}
 	var caches v1alpha1.NodeCacheList

@@ -22,7 +22,8 @@ const (
 	lookSoon  = time.Second // until there is a certificate
 )
 
-// Keeper keeps the webhook's certificate in a secret. Every replica reads it and serves with it; the leader alone writes
+// Keeper keeps the webhook's certificate in a secret. Every replica reads it and serves with it; the leader alone
+// writes
 // it, and tells the API server whom to trust.
 type Keeper struct {
 	Client                    client.Client // without a cache: nobody may list secrets
@@ -90,7 +91,8 @@ func (k *Keeper) write(ctx context.Context, secret *corev1.Secret, now time.Time
 	if changed {
 		before := secret.DeepCopy()
 		secret.Data = data
-		if err := k.Client.Patch(ctx, secret, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+		if err := k.Client.Patch(ctx, secret, client.MergeFromWithOptions(before,
+			client.MergeFromWithOptimisticLock{})); err != nil {
 			*secret = *before // another leader was faster: what it wrote is read next time
 			return err
 		}

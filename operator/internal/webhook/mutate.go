@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package webhook changes labelled pods as they are made: they get the dataset and the engine as volumes, the environment
+// Package webhook changes labelled pods as they are made: they get the dataset and the engine as volumes, the
+// environment
 // that says where they are, and a gate or a preference. It also has the certificate that the API server checks.
 package webhook
 
@@ -24,7 +25,8 @@ const (
 	nameMost     = 50
 )
 
-// Mutate changes a labelled pod. Doing it twice is the same as once. near is asked only for pods that prefer nodes: the part
+// Mutate changes a labelled pod. Doing it twice is the same as once. near is asked only for pods that prefer nodes:
+// the part
 // of the dataset (0 to 1) that each host has. An error is for whoever makes the pod.
 func Mutate(pod *corev1.Pod, near func() map[string]float64) error {
 	name := pod.Labels[v1alpha1.LabelDataset]
@@ -42,7 +44,8 @@ func Mutate(pod *corev1.Pod, near func() map[string]float64) error {
 	case v1alpha1.ModePreferred:
 		prefer(pod, near())
 	default:
-		return fmt.Errorf("annotation %s: %q is neither %s nor %s", v1alpha1.AnnotationMode, mode, v1alpha1.ModeRequired, v1alpha1.ModePreferred)
+		return fmt.Errorf("annotation %s: %q is neither %s nor %s", v1alpha1.AnnotationMode, mode, v1alpha1.ModeRequired,
+			v1alpha1.ModePreferred)
 	}
 	addVolume(pod, volumeData, dataset.ClaimName(name))
 	addVolume(pod, volumeEngine, dataset.EngineClaim)
@@ -68,7 +71,8 @@ func mountPath(pod *corev1.Pod) (string, error) {
 
 // A pod that names its node is not scheduled, and the API server refuses a gate on it.
 func addGate(pod *corev1.Pod) {
-	has := slices.ContainsFunc(pod.Spec.SchedulingGates, func(g corev1.PodSchedulingGate) bool { return g.Name == v1alpha1.GatePlacing })
+	has := slices.ContainsFunc(pod.Spec.SchedulingGates,
+		func(g corev1.PodSchedulingGate) bool { return g.Name == v1alpha1.GatePlacing })
 	if !has && pod.Spec.NodeName == "" {
 		pod.Spec.SchedulingGates = append(pod.Spec.SchedulingGates, corev1.PodSchedulingGate{Name: v1alpha1.GatePlacing})
 	}
@@ -102,7 +106,8 @@ func prefer(pod *corev1.Pod, near map[string]float64) {
 	for _, weight := range weights {
 		slices.Sort(hosts[weight])
 		term := corev1.PreferredSchedulingTerm{Weight: weight, Preference: corev1.NodeSelectorTerm{
-			MatchExpressions: []corev1.NodeSelectorRequirement{{Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn, Values: hosts[weight]}}}}
+			MatchExpressions: []corev1.NodeSelectorRequirement{{Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn,
+				Values: hosts[weight]}}}}
 		same := func(t corev1.PreferredSchedulingTerm) bool {
 			return t.Weight == weight && len(t.Preference.MatchExpressions) == 1 &&
 				slices.Equal(t.Preference.MatchExpressions[0].Values, hosts[weight])
@@ -130,8 +135,9 @@ func addToContainer(c *corev1.Container, mount string) {
 	addMount(c, volumeData, mount)
 	addMount(c, volumeEngine, v1alpha1.MountEngine)
 	addEnv(c, corev1.EnvVar{Name: v1alpha1.EnvPath, Value: mount})
-	addEnv(c, corev1.EnvVar{Name: v1alpha1.EnvRevision, ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{
-		APIVersion: "v1", FieldPath: "metadata.annotations['" + v1alpha1.AnnotationRev + "']"}}})
+	addEnv(c, corev1.EnvVar{Name: v1alpha1.EnvRevision,
+		ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{
+			APIVersion: "v1", FieldPath: "metadata.annotations['" + v1alpha1.AnnotationRev + "']"}}})
 	addEnv(c, corev1.EnvVar{Name: v1alpha1.EnvEngine, Value: "unix:" + v1alpha1.MountEngine})
 }
 

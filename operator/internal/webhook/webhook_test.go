@@ -18,10 +18,12 @@ import (
 )
 
 func podOf(annotations map[string]string) *corev1.Pod {
-	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{v1alpha1.LabelDataset: "photos"}, Annotations: annotations},
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{v1alpha1.LabelDataset: "photos"},
+		Annotations: annotations},
 		Spec: corev1.PodSpec{
 			InitContainers: []corev1.Container{{Name: "init"}},
-			Containers: []corev1.Container{{Name: "a"}, {Name: "b", Env: []corev1.EnvVar{{Name: v1alpha1.EnvPath, Value: "/own"}},
+			Containers: []corev1.Container{{Name: "a"}, {Name: "b", Env: []corev1.EnvVar{{Name: v1alpha1.EnvPath,
+				Value: "/own"}},
 				VolumeMounts: []corev1.VolumeMount{{Name: "own", MountPath: v1alpha1.MountDefault}}}}}}
 }
 
@@ -44,13 +46,15 @@ func TestARequiredPodGetsVolumesEnvironmentAndGate(t *testing.T) {
 		if got, want := mounts(c), "penstock-data:/penstock/data:true penstock-engine:/run/penstock:true"; got != want {
 			t.Errorf("%s: %s", c.Name, got)
 		}
-		if c.Env[0].Value != "/penstock/data" || c.Env[1].ValueFrom.FieldRef.FieldPath != "metadata.annotations['penstock.dev/revision']" ||
+		if c.Env[0].Value != "/penstock/data" ||
+			c.Env[1].ValueFrom.FieldRef.FieldPath != "metadata.annotations['penstock.dev/revision']" ||
 			c.Env[2].Value != "unix:/run/penstock" {
 			t.Errorf("%s: %+v", c.Name, c.Env)
 		}
 	}
 	own := pod.Spec.Containers[1]
-	if own.Env[0].Value != "/own" || len(own.Env) != 3 || mounts(own) != "own:/penstock/data:false penstock-engine:/run/penstock:true" {
+	if own.Env[0].Value != "/own" || len(own.Env) != 3 ||
+		mounts(own) != "own:/penstock/data:false penstock-engine:/run/penstock:true" {
 		t.Errorf("what a container says itself: %+v %s", own.Env, mounts(own))
 	}
 }
@@ -82,7 +86,10 @@ func TestTwiceIsOnce(t *testing.T) {
 
 func TestAPodThatPrefersIsNotGatedButDrawn(t *testing.T) {
 	pod := podOf(map[string]string{v1alpha1.AnnotationMode: v1alpha1.ModePreferred, v1alpha1.AnnotationMount: "/data"})
-	if err := Mutate(pod, func() map[string]float64 { return map[string]float64{"b": 1, "a": 1, "half": 0.5, "none": 0} }); err != nil {
+	if err := Mutate(pod, func() map[string]float64 {
+		return map[string]float64{"b": 1, "a": 1, "half": 0.5,
+			"none": 0}
+	}); err != nil {
 		t.Fatal(err)
 	}
 	terms := pod.Spec.Affinity.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution
@@ -152,7 +159,8 @@ func TestCertificatesAreMadeKeptAndRenewed(t *testing.T) {
 		t.Error("renewed too early")
 	}
 	second, changed, err := renew(first, names, begin.Add(61*day))
-	if err != nil || !changed || string(second[keyAuthority]) != string(first[keyAuthority]) || string(second[keyServing]) == string(first[keyServing]) {
+	if err != nil || !changed || string(second[keyAuthority]) != string(first[keyAuthority]) ||
+		string(second[keyServing]) == string(first[keyServing]) {
 		t.Error("the certificate is to be renewed, its authority not")
 	}
 	if err := verify(t, second, first, "hook", begin.Add(100*day)); err != nil {
@@ -180,10 +188,12 @@ func TestBrokenOrForeignCertificatesAreReplaced(t *testing.T) {
 	good, _, _ := renew(nil, []string{"hook"}, now)
 	other, _, _ := renew(nil, []string{"hook"}, now)
 	for what, have := range map[string]map[string][]byte{
-		"garbage":        {keyAuthority: []byte("x"), keyAuthorityKey: []byte("y"), keyServing: []byte("z")},
-		"another's":      {keyAuthority: good[keyAuthority], keyAuthorityKey: good[keyAuthorityKey], keyServing: other[keyServing], keyServingKey: other[keyServingKey]},
-		"key of another": {keyAuthority: good[keyAuthority], keyAuthorityKey: good[keyAuthorityKey], keyServing: good[keyServing], keyServingKey: other[keyServingKey]},
-		"no authority":   {keyServing: good[keyServing], keyServingKey: good[keyServingKey]},
+		"garbage": {keyAuthority: []byte("x"), keyAuthorityKey: []byte("y"), keyServing: []byte("z")},
+		"another's": {keyAuthority: good[keyAuthority], keyAuthorityKey: good[keyAuthorityKey],
+			keyServing: other[keyServing], keyServingKey: other[keyServingKey]},
+		"key of another": {keyAuthority: good[keyAuthority], keyAuthorityKey: good[keyAuthorityKey],
+			keyServing: good[keyServing], keyServingKey: other[keyServingKey]},
+		"no authority": {keyServing: good[keyServing], keyServingKey: good[keyServingKey]},
 	} {
 		got, changed, err := renew(have, []string{"hook"}, now)
 		if err != nil || !changed || verify(t, got, got, "hook", now) != nil {

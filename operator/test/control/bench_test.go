@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package control tests the operator on a real API server, as the account and with the roles and policies that are shipped.
+// Package control tests the operator on a real API server, as the account and with the roles and policies that are
+// shipped.
 // Agents and the engine are played by the tests: what they say is what a case needs.
 package control
 
@@ -67,7 +68,8 @@ func TestMain(m *testing.M) {
 
 func bringUp(ctx context.Context) error {
 	for i := range nodes {
-		n := rig.Node{Name: fmt.Sprintf("node-%d", i), GPUs: 8, Labels: map[string]string{"topology.kubernetes.io/zone": fmt.Sprintf("z%d", i)}}
+		n := rig.Node{Name: fmt.Sprintf("node-%d", i), GPUs: 8,
+			Labels: map[string]string{"topology.kubernetes.io/zone": fmt.Sprintf("z%d", i)}}
 		if err := cl.AddNode(ctx, n); err != nil {
 			return err
 		}
@@ -133,8 +135,10 @@ func (p *program) startWith(ctx context.Context, more ...string) error {
 	if err != nil {
 		return err
 	}
-	args := append([]string{"--kubeconfig", file, "--engine", p.socket, "--webhook-host=127.0.0.1", fmt.Sprintf("--webhook-port=%d", p.webhook),
-		fmt.Sprintf("--metrics-address=127.0.0.1:%d", p.metrics), fmt.Sprintf("--health-address=127.0.0.1:%d", health)}, more...)
+	args := append([]string{"--kubeconfig", file, "--engine", p.socket, "--webhook-host=127.0.0.1",
+		fmt.Sprintf("--webhook-port=%d", p.webhook),
+		fmt.Sprintf("--metrics-address=127.0.0.1:%d", p.metrics), fmt.Sprintf("--health-address=127.0.0.1:%d", health)},
+		more...)
 	p.process, err = cl.Run("operator", nil, p.binary, args...)
 	if err != nil {
 		return err
@@ -217,11 +221,13 @@ type players struct {
 }
 
 func ready(_ string, e *v1alpha1.CacheEntry) v1alpha1.EntryStatus {
-	return v1alpha1.EntryStatus{Namespace: e.Namespace, Name: e.Name, Revision: e.Revision, Phase: v1alpha1.PhaseReady, BytesDone: e.Bytes, BytesTotal: e.Bytes}
+	return v1alpha1.EntryStatus{Namespace: e.Namespace, Name: e.Name, Revision: e.Revision, Phase: v1alpha1.PhaseReady,
+		BytesDone: e.Bytes, BytesTotal: e.Bytes}
 }
 
 func pulling(_ string, e *v1alpha1.CacheEntry) v1alpha1.EntryStatus {
-	return v1alpha1.EntryStatus{Namespace: e.Namespace, Name: e.Name, Revision: e.Revision, Phase: v1alpha1.PhasePulling, BytesDone: e.Bytes / 2, BytesTotal: e.Bytes}
+	return v1alpha1.EntryStatus{Namespace: e.Namespace, Name: e.Name, Revision: e.Revision, Phase: v1alpha1.PhasePulling,
+		BytesDone: e.Bytes / 2, BytesTotal: e.Bytes}
 }
 
 func (p *players) play(t *testing.T, say func(string, *v1alpha1.CacheEntry) v1alpha1.EntryStatus) {
@@ -266,7 +272,8 @@ func (p *players) one(ctx context.Context, c *v1alpha1.NodeCache) {
 		}
 	}
 	c.Status.FreeBytes = capacity - c.Status.UsedBytes
-	meta.SetStatusCondition(&c.Status.Conditions, metav1.Condition{Type: v1alpha1.CondEngineReady, Status: metav1.ConditionTrue, Reason: "Serves"})
+	meta.SetStatusCondition(&c.Status.Conditions, metav1.Condition{Type: v1alpha1.CondEngineReady,
+		Status: metav1.ConditionTrue, Reason: "Serves"})
 	if !reflect.DeepEqual(before.Status, c.Status) {
 		_ = cl.Client.Status().Patch(ctx, c, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 	}
@@ -302,7 +309,8 @@ func newDataset(ns, name string, bytes int64, replicas int32) *v1alpha1.Dataset 
 }
 
 // untilCondition waits for a condition of a dataset.
-func untilCondition(t *testing.T, d *v1alpha1.Dataset, kind string, status metav1.ConditionStatus, reason string) *metav1.Condition {
+func untilCondition(t *testing.T, d *v1alpha1.Dataset, kind string, status metav1.ConditionStatus,
+	reason string) *metav1.Condition {
 	t.Helper()
 	var got *metav1.Condition
 	until(t, func(ctx context.Context) error {

@@ -76,7 +76,8 @@ func TestSecretsAreReadByNameAndAnew(t *testing.T) {
 	keys := metav1.ObjectMeta{Namespace: "secrets", Name: "keys"}
 	role := &rbacv1.Role{ObjectMeta: keys, Rules: []rbacv1.PolicyRule{
 		{APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{"keys"}, Verbs: []string{"get"}}}}
-	binding := &rbacv1.RoleBinding{ObjectMeta: keys, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "keys"},
+	binding := &rbacv1.RoleBinding{ObjectMeta: keys, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role",
+		Name: "keys"},
 		Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: rig.SystemNamespace, Name: rig.OperatorAccount}}}
 	must(t, errors.Join(cl.Client.Create(ctx, role), cl.Client.Create(ctx, binding)))
 	untilCondition(t, d, v1alpha1.CondResolved, metav1.ConditionFalse, v1alpha1.ReasonSecretNotFound)
@@ -178,8 +179,9 @@ func TestACopyThatNobodyNeedsMakesWay(t *testing.T) {
 func TestPoolsSayWhatNodesMayTake(t *testing.T) {
 	ctx := t.Context()
 	limit := resource.MustParse("50Gi")
-	pool := &v1alpha1.CachePool{ObjectMeta: metav1.ObjectMeta{Name: "a-first"}, Spec: v1alpha1.CachePoolSpec{StorageLimit: &limit,
-		NodeSelector: map[string]string{corev1.LabelHostname: "node-1"}, HighWatermark: 80, LowWatermark: 60}}
+	pool := &v1alpha1.CachePool{ObjectMeta: metav1.ObjectMeta{Name: "a-first"},
+		Spec: v1alpha1.CachePoolSpec{StorageLimit: &limit,
+			NodeSelector: map[string]string{corev1.LabelHostname: "node-1"}, HighWatermark: 80, LowWatermark: 60}}
 	must(t, cl.Client.Create(ctx, pool))
 	is := func(pool string, limit int64, high int32) func(context.Context) error {
 		return func(ctx context.Context) error {
@@ -218,7 +220,8 @@ func TestANodeGoesAndComesBack(t *testing.T) {
 	must(t, cl.RemoveNode(ctx, "node-2"))
 	until(t, func(ctx context.Context) error { return isGone(ctx, before.DeepCopy()) })
 	untilCondition(t, d, v1alpha1.CondReady, metav1.ConditionFalse, v1alpha1.ReasonNoNodes)
-	must(t, cl.AddNode(ctx, rig.Node{Name: "node-2", GPUs: 8, Labels: map[string]string{"topology.kubernetes.io/zone": "z2"}}))
+	must(t, cl.AddNode(ctx, rig.Node{Name: "node-2", GPUs: 8,
+		Labels: map[string]string{"topology.kubernetes.io/zone": "z2"}}))
 	untilCondition(t, d, v1alpha1.CondReady, metav1.ConditionTrue, v1alpha1.ReasonReady)
 	must(t, cl.Client.Get(ctx, client.ObjectKey{Name: "node-2"}, &after))
 	if after.UID == before.UID || d.Status.Ready != "3/3" {

@@ -30,7 +30,8 @@ func TestDatasetIsListedPlacedAndReady(t *testing.T) {
 	must(t, cl.Client.Create(ctx, d))
 	untilCondition(t, d, v1alpha1.CondReady, metav1.ConditionTrue, v1alpha1.ReasonReady)
 	s := d.Status
-	if s.Revision != revision("a") || s.ShortRevision != "aaaaaaaaaaaa" || s.Size != "10.0 GiB" || s.Ready != "2/2" || s.Cached != "100 %" ||
+	if s.Revision != revision("a") || s.ShortRevision != "aaaaaaaaaaaa" || s.Size != "10.0 GiB" || s.Ready != "2/2" ||
+		s.Cached != "100 %" ||
 		s.Objects != 3 || len(s.Nodes) != 2 || s.ObservedGeneration != d.Generation {
 		t.Errorf("status: %+v", s)
 	}
@@ -90,7 +91,8 @@ func TestTwoDatasetsOnANodeDoNotTouchEachOther(t *testing.T) {
 	for _, f := range c.ManagedFields {
 		managers[f.Manager] = true
 	}
-	if !managers["penstock-"+v1alpha1.DepotName("two", "first")] || !managers["penstock-"+v1alpha1.DepotName("two", "second")] {
+	if !managers["penstock-"+v1alpha1.DepotName("two", "first")] || !managers["penstock-"+v1alpha1.DepotName("two",
+		"second")] {
 		t.Errorf("managers: %v", managers)
 	}
 	must(t, cl.Client.Delete(ctx, a))
@@ -102,7 +104,8 @@ func TestTwoDatasetsOnANodeDoNotTouchEachOther(t *testing.T) {
 	if len(gone) != 0 || len(still) != nodes {
 		t.Errorf("the first on %v, the second on %v", gone, still)
 	}
-	if err := cl.Client.Get(ctx, client.ObjectKey{Namespace: "two", Name: "penstock-engine"}, &corev1.PersistentVolumeClaim{}); err != nil {
+	if err := cl.Client.Get(ctx, client.ObjectKey{Namespace: "two", Name: "penstock-engine"},
+		&corev1.PersistentVolumeClaim{}); err != nil {
 		t.Errorf("the engine's claim: %v", err)
 	}
 }
@@ -129,7 +132,8 @@ func TestFailuresOfTheBucketAreConditions(t *testing.T) {
 	ctx := t.Context()
 	namespace(t, "wrong")
 	none := newDataset("wrong", "none", gib, 1)
-	listings.set("s3://wrong/none", engine.Pull{Error: &engine.PullError{Reason: engine.ReasonCredentials, Message: "403"}})
+	listings.set("s3://wrong/none", engine.Pull{Error: &engine.PullError{Reason: engine.ReasonCredentials,
+		Message: "403"}})
 	must(t, cl.Client.Create(ctx, none))
 	untilCondition(t, none, v1alpha1.CondReady, metav1.ConditionFalse, v1alpha1.ReasonCredentialsInvalid)
 	listings.set("s3://wrong/none", engine.Pull{Revision: revision("b"), Objects: 1, Bytes: gib})
@@ -226,11 +230,14 @@ func TestASecondReconcileWritesNothing(t *testing.T) {
 func versions(t *testing.T) map[string]string {
 	t.Helper()
 	out := map[string]string{}
-	for kind, list := range map[string]client.ObjectList{"dataset": &v1alpha1.DatasetList{}, "nodecache": &v1alpha1.NodeCacheList{},
-		"cachepool": &v1alpha1.CachePoolList{}, "volume": &corev1.PersistentVolumeList{}, "claim": &corev1.PersistentVolumeClaimList{},
+	for kind, list := range map[string]client.ObjectList{"dataset": &v1alpha1.DatasetList{},
+		"nodecache": &v1alpha1.NodeCacheList{},
+		"cachepool": &v1alpha1.CachePoolList{}, "volume": &corev1.PersistentVolumeList{},
+		"claim":   &corev1.PersistentVolumeClaimList{},
 		"webhook": &admissionv1.MutatingWebhookConfigurationList{}, "secret": &corev1.SecretList{}} {
 		must(t, cl.Client.List(t.Context(), list))
-		must(t, eachItem(list, func(o client.Object) { out[kind+" "+o.GetNamespace()+"/"+o.GetName()] = o.GetResourceVersion() }))
+		must(t, eachItem(list,
+			func(o client.Object) { out[kind+" "+o.GetNamespace()+"/"+o.GetName()] = o.GetResourceVersion() }))
 	}
 	return out
 }
@@ -247,7 +254,8 @@ func reconciled(datasets int) (figures string, err error) {
 		return "", err
 	}
 	for name, least := range map[string]int{"dataset": datasets, "pool": 1, "gate": 1} {
-		if got := metric(string(text), fmt.Sprintf(`controller_runtime_reconcile_total{controller="%s"`, name)); got < float64(least) {
+		if got := metric(string(text), fmt.Sprintf(`controller_runtime_reconcile_total{controller="%s"`,
+			name)); got < float64(least) {
 			return "", fmt.Errorf("%s: %.0f of %d\n%s", name, got, least, operator.process.Tail())
 		}
 	}
