@@ -42,8 +42,8 @@ def faultd():
 @pytest.mark.parametrize("what", ["two", "cached", "three"])
 def test_engines_prepare_a_sample_once_between_them(redis, what):
     """An answer that is late costs a preparation, or two: what was taken is gone."""
-    met, said = engines(redis.url, what)
-    assert met["prepared"] < 0.85 * met["samples"] + 2 * met["errors"] and "remote tier" not in said
+    met, _ = engines(redis.url, what)
+    assert met["prepared"] < 0.85 * met["samples"] + 2 * met["errors"]
     assert met["adopted"] > 0 or met["errors"] > met["samples"] / 4
 
 
@@ -86,6 +86,6 @@ def test_a_server_that_cannot_is_left_alone(faultd, command, why):
     faultd.rules([{"match": {"op": "resp", "command": command}, "do": {"error": why}}])
     met, said = engines(faultd.address, "two")
     assert met["adopted"] == 0 and met["prepared"] == met["samples"]
-    assert said.count("refuses GETDEL") == said.count("remote tier") == 2
+    assert said.count("refuses GETDEL") == 2 and "it answers NOPERM" not in said
     asked = faultd.stats()["resp"]
-    assert 0 < asked[command] < met["samples"] / 2 and asked["GET"] > 0
+    assert 0 < asked[command] < met["samples"] / 2 + met["errors"] and asked["GET"] > 0
