@@ -389,7 +389,7 @@ static bool looked_after(const task *t)
 static bool exchange_pays(const psti_feed *feed)
 {
     const group *g = feed->group;
-    const double move_s = pays_move_s(feed, g->bytes);
+    const double move_s = pays_move_s(feed->pool, g->bytes);
     return g->made_s == 0 || g->exchanged * (g->made_s - move_s) > move_s;
 }
 

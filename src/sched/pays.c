@@ -285,14 +285,14 @@ double pays_found(const psti_feed *feed)
                : 0;
 }
 
-double pays_move_s(const psti_feed *feed, double bytes)
-{
-    return bytes * (ask_handling(feed->pool) + feed->pays.opened_s) + ASKED_S;
-}
-
 double pays_fetch_s(const psti_feed *feed)
 {
-    return pays_move_s(feed, feed->pays.bytes);
+    return feed->pays.bytes * (ask_handling(feed->pool) + feed->pays.opened_s) + ASKED_S;
+}
+
+double pays_move_s(const psti_pool *pool, double bytes)
+{
+    return bytes * ask_handling(pool) + ASKED_S;
 }
 
 bool pays_asking(const task *t)

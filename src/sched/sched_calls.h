@@ -386,7 +386,7 @@ void tiers_answered(task *t);
 psti_cache_key tiers_form_key(const task *t);
 psti_cache_key tiers_member_key(const task *t, int input);
 
-/* pays.c: whether the remote tier is worth it. Any thread for the last three; the others under the
+/* pays.c: whether the remote tier is worth it. Any thread for the last four; the others under the
  * lock. */
 void pays_open(psti_feed *feed);
 pays_clock pays_now(const psti_feed *feed); /* zeroes where nobody will ask */
@@ -394,10 +394,10 @@ pays_clock pays_since(const psti_feed *feed, const pays_clock *then); /* what it
 void pays_took_locked(psti_feed *feed, const task *t);                /* once its time is known */
 double pays_found(const psti_feed *feed);   /* of the samples not in RAM, in decoded form */
 double pays_fetch_s(const psti_feed *feed); /* CPU seconds of getting one */
-double pays_move_s(const psti_feed *feed, double bytes); /* of getting so many bytes, or storing */
-bool pays_asking(const task *t);                         /* this one's form is asked for */
-bool pays_keeping(const task *t);                        /* and stored */
+bool pays_asking(const task *t);            /* this one's form is asked for */
+bool pays_keeping(const task *t);           /* and stored */
 bool pays_members(const task *t);
+double pays_move_s(const psti_pool *pool, double bytes); /* CPU seconds of getting or storing */
 
 /* ahead.c: what comes next is asked of buckets before there is a task for it */
 void ahead_open(psti_feed *feed);
