@@ -35,7 +35,7 @@ static const double FADING = 0.98;
 
 /* Between engines. A preparation that nobody takes is gone after LIFE; one sample in PART, the same
  * ones everywhere, is always lent and asked for, and what becomes of these decides for the rest,
- * the last LATELY of them above all. Two engines, until something is known. */
+ * the last LATELY_ASKED of them above all. Two engines, until something is known. */
 enum { LIFE_MS = 120000, PART = 16, LATELY_ASKED = 8 };
 static const double EXCHANGED_FIRST = 0.5;
 static const uint64_t LIFE_NS = LIFE_MS * UINT64_C(1000000);
@@ -435,6 +435,9 @@ static void lend(const worker *w, const task *t)
     psti_cache_content content = {.pictures = pictures};
     if (!feed->tier_shared || !ask_lends(feed->pool))
         return;
+    const psti_id128 now = psti_dataset_identity(feed->spec.data, t->id);
+    if (now.lo != t->form.sample.lo || now.hi != t->form.sample.hi)
+        return; /* the file changed since it was asked for */
     psti_cache_lock(cache);
     const bool lends = looked_after(t) || (!t->adopted && exchange_pays(feed));
     psti_cache_unlock(cache);

@@ -239,8 +239,8 @@ def test_what_is_lent_runs_out(redis):
 
 
 def test_a_user_who_may_not_take_may_do_the_rest(redis):
-    redis.command("ACL", "SETUSER", "modest", "on", ">" + CANARY, "resetkeys", "~penstock:*", "-@all", "+get", "+mget", "+set", "+del", "+ping",
-                  "+select", "+cluster|slots")
+    redis.command("ACL", "SETUSER", "modest", "on", ">" + CANARY, "resetkeys", "~penstock:*", "-@all", "+get", "+mget",
+                  "+set", "+del", "+ping", "+select", "+cluster|slots")
     with Tool(redis.url.replace("//", "//modest@"), PENSTOCK_REMOTE_PASSWORD=CANARY) as tool:
         stored(tool, 20)
         assert taken(tool, 20)[0] == 0

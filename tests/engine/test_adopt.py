@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Preparations that engines of a group lend each other through the remote tier: against a real server, and against one that misbehaves.
+"""Preparations that engines of a group lend each other through the remote tier: a real one, and one that misbehaves.
 ADOPT_TOOL is adopt_tool, which checks that every job gets every sample once an epoch and no bytes twice."""
 import json
 import os
@@ -20,7 +20,8 @@ pytestmark = pytest.mark.skipif(bool(rigs.missing_redis()), reason=str(rigs.miss
 
 def engines(url, what):
     """What they met; what they said."""
-    done = subprocess.run([os.environ["ADOPT_TOOL"], url, what], capture_output=True, text=True, timeout=300, env=rigs.clean_environment())
+    done = subprocess.run([os.environ["ADOPT_TOOL"], url, what], capture_output=True, text=True, timeout=300,
+                          env=rigs.clean_environment())
     assert done.returncode == 0, done.stderr + done.stdout
     print(done.stdout, done.stderr)
     return json.loads(done.stdout.splitlines()[-1]), done.stderr
