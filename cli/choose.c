@@ -237,21 +237,12 @@ static int take_draws(char *argument, pst_job_options *opts)
     return CLI_OK;
 }
 
-static int take_repeat(const char *argument, pst_job_options *opts)
+static int take_count(const char *term, const char *argument, int most, int *out)
 {
-    int64_t times = 0;
-    if (!text_to_i64(argument, &times) || times < 1 || times > 1024)
-        return fail_usage("--sampler: repeat:%s should be a number from 1 to 1024", argument);
-    opts->repeat = (int)times;
-    return CLI_OK;
-}
-
-static int take_run(const char *argument, pst_job_options *opts)
-{
-    int64_t run = 0;
-    if (!text_to_i64(argument, &run) || run < 1 || run > 65536)
-        return fail_usage("--sampler: shuffle:%s should be a number from 1 to 65536", argument);
-    opts->run = (int)run;
+    int64_t count = 0;
+    if (!text_to_i64(argument, &count) || count < 1 || count > most)
+        return fail_usage("--sampler: %s:%s should be a number from 1 to %d", term, argument, most);
+    *out = (int)count;
     return CLI_OK;
 }
 
@@ -272,7 +263,7 @@ static int take_term(char *term, const pst_dataset *data, pst_job_options *opts,
         *argument++ = '\0';
     if (strcmp(term, "shuffle") == 0) {
         opts->sampler = PST_SHUFFLE;
-        return argument == NULL ? CLI_OK : take_run(argument, opts);
+        return argument == NULL ? CLI_OK : take_count(term, argument, 65536, &opts->run);
     }
     if (strcmp(term, "sequential") == 0) {
         if (argument != NULL)
@@ -289,7 +280,7 @@ static int take_term(char *term, const pst_dataset *data, pst_job_options *opts,
         return fail_usage("--sampler: %s needs a value, as in %s:%s", term, term,
                           strcmp(term, "repeat") ? "FILE" : "2");
     if (strcmp(term, "repeat") == 0)
-        return take_repeat(argument, opts);
+        return take_count(term, argument, 1024, &opts->repeat);
     if (strncmp(term, "weighted", 8) == 0) {
         opts->sampler = strcmp(term, "weighted") == 0 ? PST_WEIGHTED : PST_WEIGHTED_ONCE;
         const int exit_code = take_draws(argument, opts);

@@ -79,6 +79,9 @@ static void print_rate(const report *r)
     if (r->stats.shared_hits > 0)
         printf("  shared       %s samples came as other jobs had prepared them\n",
                text_count(a, r->stats.shared_hits));
+    if (r->stats.adopted > 0)
+        printf("  adopted      %s samples came as other engines had prepared them\n",
+               text_count(a, r->stats.adopted));
     if (r->pads > 0)
         printf("  padding      %s slots\n", text_count(a, r->pads));
     if (r->stats.warnings > 0)
@@ -188,6 +191,7 @@ static void json_measures(json *j, const report *r)
     json_uint(j, "remote_errors", r->stats.remote_errors);
     json_uint(j, "remote_bytes_s", r->stats.remote_bytes_s);
     json_bool(j, "remote_left", r->stats.remote_left != 0);
+    json_uint(j, "adopted", r->stats.adopted);
     json_uint(j, "pads", r->pads);
     json_uint(j, "warnings", r->stats.warnings);
     json_uint(j, "epochs", r->epochs);

@@ -577,6 +577,9 @@ typedef struct pst_job_stats {
     /* Bytes a second that the remote tier was measured to bring (of the engine; 0 = not measured);
      * 1 = this job leaves decoded forms there alone, since they are dearer to get than to make. */
     uint64_t remote_bytes_s, remote_left;
+    /* Samples met so far that another engine of the group had prepared, from the remote tier; in
+     * neither preparations nor shared_hits. */
+    uint64_t adopted;
 } pst_job_stats;
 
 /* How an image becomes what the pipeline asks for, once its last op is done. For an element x of

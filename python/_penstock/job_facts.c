@@ -72,6 +72,7 @@ static int add_memory_stats(PyObject *dict, const pst_job_stats *s)
         {"remote_errors", s->remote_errors},
         {"remote_bytes_s", s->remote_bytes_s},
         {"remote_left", s->remote_left},
+        {"adopted", s->adopted},
     };
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
         if (pyp_dict_take(dict, all[i].name, number(all[i].value)) < 0)

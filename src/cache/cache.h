@@ -92,6 +92,7 @@ typedef struct psti_cache_content {
     const psti_decoded *pictures;
     int count;
     size_t bytes;
+    psti_id128 maker; /* in an envelope: who packed it; 0: that does not matter */
 } psti_cache_content;
 
 /* An entry to be filled by the caller alone, pinned; or NULL when there is no room, or when someone

@@ -22,7 +22,8 @@ typedef struct head {
     uint64_t plain;      /* bytes, without pictures */
     uint32_t content_crc;
     uint32_t head_crc; /* of head, with 0 in this place, and descriptions */
-    uint64_t spare[6];
+    uint64_t maker[2]; /* whoever packed it, where that matters; else 0 */
+    uint64_t spare[4];
 } head;
 
 typedef struct description {
@@ -160,9 +161,19 @@ void psti_envelope_pack(const psti_cache_key *key, const psti_cache_content *con
               .size = (uint64_t)(at - out),
               .content_at = front,
               .plain = content->count ? 0 : content->bytes,
+              .maker = {content->maker.lo, content->maker.hi},
               .content_crc = pst_crc32c(0, out + front, (size_t)(at - out) - front)};
     h.head_crc = head_crc(h, out + sizeof h, front - sizeof h);
     memcpy(out, &h, sizeof h);
+}
+
+psti_id128 psti_envelope_maker(const uint8_t *packed, size_t size, bool *empty)
+{
+    head h = {0};
+    if (size >= sizeof h)
+        memcpy(&h, packed, sizeof h);
+    *empty = !h.count && !h.plain;
+    return (psti_id128){h.maker[0], h.maker[1]};
 }
 
 static bool head_fits(const head *h, const psti_cache_key *key, size_t size)

@@ -33,6 +33,8 @@ enum { PSTI_ENVELOPE_ROOM = 128 };
  * and may have gaps; or bytes has content->bytes. */
 void psti_envelope_pack(const psti_cache_key *key, const psti_cache_content *content,
                         const uint8_t *bytes, uint8_t *out);
+/* Whose it says it is, and whether there is nothing in it, before anything is looked at closely. */
+psti_id128 psti_envelope_maker(const uint8_t *packed, size_t size, bool *empty);
 /* 0, or PST_ECORRUPT: it is not the entry of that key, whole and unchanged. */
 int psti_envelope_open(const psti_cache_key *key, const uint8_t *packed, size_t size,
                        psti_envelope *out);

@@ -33,6 +33,15 @@ void remote_node_is(psti_remote *r, const node *n, bool up)
             atomic_store_explicit(&r->node_up[i], up, memory_order_relaxed);
 }
 
+void remote_no_taking(psti_remote *r)
+{
+    if (!atomic_exchange_explicit(&r->no_taking, true, memory_order_relaxed))
+        psti_log(PSTI_LOG_WARN,
+                 "remote tier %s: it refuses GETDEL or PSETEX (Redis 6.2 or newer has them, and a "
+                 "user may need leave to use them); prepared samples are not shared through it",
+                 r->name);
+}
+
 void remote_lost(psti_remote *r, const node *n, const char *why)
 {
     if (!r->said)
@@ -243,10 +252,10 @@ bool psti_remote_answers(psti_remote *r, const psti_cache_key *key)
     return slot_answers(r, &q);
 }
 
-void psti_remote_get(psti_remote *r, psti_remote_op *op)
+static void ask_for(psti_remote *r, psti_remote_op *op, ask what)
 {
     psti_remote_request *q = &op->request;
-    *q = (psti_remote_request){.what = ASK_VALUE};
+    *q = (psti_remote_request){.what = (uint8_t)what};
     op->size = 0;
     op->mine_ns = 0;
     if (r->pid != getpid()) {
@@ -257,6 +266,22 @@ void psti_remote_get(psti_remote *r, psti_remote_op *op)
     q->due_ns = psti_now_ns() + PSTI_REMOTE_WAIT_NS;
     count_one(&r->count.gets);
     submit(r, q);
+}
+
+void psti_remote_get(psti_remote *r, psti_remote_op *op)
+{
+    ask_for(r, op, ASK_VALUE);
+}
+
+void psti_remote_take(psti_remote *r, psti_remote_op *op)
+{
+    op->cost_ns = 0;
+    ask_for(r, op, ASK_TAKE);
+}
+
+bool psti_remote_takes(const psti_remote *r)
+{
+    return !atomic_load_explicit(&r->no_taking, memory_order_relaxed);
 }
 
 /* ---- storing --------------------------------------------------------------------------------- */
@@ -352,6 +377,7 @@ static psti_remote_put *put_take(psti_remote *r, size_t size, bool wait)
     if (!put)
         return NULL;
     put->size = size;
+    put->life_ms = 0;
     if (size && !need(put, size)) {
         psti_remote_put_cancel(r, put);
         return NULL;
@@ -377,6 +403,11 @@ psti_remote_put *psti_remote_put_begin(psti_remote *r, const psti_cache_key *key
 uint8_t *psti_remote_put_bytes(psti_remote_put *put)
 {
     return put->bytes;
+}
+
+void psti_remote_put_life(psti_remote_put *put, uint64_t ms)
+{
+    put->life_ms = ms;
 }
 
 /* Nearly the longest of late: falls by itself, slowly. */

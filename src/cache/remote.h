@@ -89,6 +89,10 @@ typedef struct psti_remote_op {
 /* Whether it makes sense to ask: the node that has the key answers as far as is known. Cheap. */
 bool psti_remote_answers(psti_remote *remote, const psti_cache_key *key);
 void psti_remote_get(psti_remote *remote, psti_remote_op *op);
+/* The same without a claim, and what is found is gone from there: of all that ask, one gets it. */
+void psti_remote_take(psti_remote *remote, psti_remote_op *op);
+/* Whether the server lets values be taken, and stored for a time: true until it refused. Cheap. */
+bool psti_remote_takes(const psti_remote *remote);
 
 /* ---- storing --------------------------------------------------------------------------------- */
 
@@ -99,6 +103,8 @@ typedef struct psti_remote_put psti_remote_put;
  * it. */
 psti_remote_put *psti_remote_put_begin(psti_remote *remote, const psti_cache_key *key, size_t size);
 uint8_t *psti_remote_put_bytes(psti_remote_put *put);
+/* Before it is sent: the value is gone after so long. */
+void psti_remote_put_life(psti_remote_put *put, uint64_t ms);
 /* mine_ns: the op's where the caller has the claim; else 0. */
 void psti_remote_put_send(psti_remote *remote, psti_remote_put *put, uint64_t mine_ns);
 void psti_remote_put_cancel(psti_remote *remote, psti_remote_put *put);

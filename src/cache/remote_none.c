@@ -39,6 +39,18 @@ void psti_remote_get(psti_remote *remote, psti_remote_op *op)
     op->done(op, -EAGAIN);
 }
 
+void psti_remote_take(psti_remote *remote, psti_remote_op *op)
+{
+    (void)remote;
+    op->done(op, -EAGAIN);
+}
+
+bool psti_remote_takes(const psti_remote *remote)
+{
+    (void)remote;
+    return false;
+}
+
 psti_remote_put *psti_remote_put_begin(psti_remote *remote, const psti_cache_key *key, size_t size)
 {
     (void)remote;
@@ -51,6 +63,12 @@ uint8_t *psti_remote_put_bytes(psti_remote_put *put)
 {
     (void)put;
     return NULL;
+}
+
+void psti_remote_put_life(psti_remote_put *put, uint64_t ms)
+{
+    (void)put;
+    (void)ms;
 }
 
 void psti_remote_put_send(psti_remote *remote, psti_remote_put *put, uint64_t mine_ns)

@@ -99,9 +99,11 @@ void password_free(password *s);
 
 typedef enum ask {
     ASK_VALUE,   /* GET */
+    ASK_TAKE,    /* GETDEL */
     ASK_CLAIM,   /* SET … NX PX */
     ASK_AGAIN,   /* MGET value claim */
-    ASK_STORE,   /* SET. The mark stays until it runs out: who asked just before would claim anew */
+    ASK_STORE,   /* SET, or PSETEX. The mark stays until it runs out: who asked just before would
+                    claim anew */
     ASK_RELEASE, /* DEL claim */
     ASK_HELLO,   /* AUTH, SELECT; no request */
     ASK_SLOTS,
@@ -181,6 +183,7 @@ struct psti_remote_put {
     psti_remote_request request;
     uint8_t *bytes;
     size_t size, cap;
+    uint64_t life_ms;      /* 0: as long as the server keeps it */
     size_t counted;        /* in waiting_bytes: the memory, not what of it is used */
     psti_remote_put *next; /* spare, or incoming */
 };
@@ -231,6 +234,7 @@ struct psti_remote {
     atomic_uint_fast64_t making_ns; /* from a claim to its value, nearly the longest of late */
     atomic_size_t buffers;          /* bytes of the lines' buffers */
     atomic_bool here;               /* the server is on this machine; partner: none, a hint */
+    atomic_bool no_taking;          /* it refused; partner: none, a hint */
     counters count;
 
     /* the thread's own */
@@ -255,6 +259,7 @@ static inline void count_one(atomic_uint_fast64_t *counter)
 void remote_put_done(psti_remote *r, psti_remote_put *put, bool taken);
 void remote_node_is(psti_remote *r, const node *n, bool up);
 void remote_lost(psti_remote *r, const node *n, const char *why);
+void remote_no_taking(psti_remote *r); /* the server does not let values be taken */
 
 /* ---- TLS (remote_tls.c) ---------------------------------------------------------------------- */
 

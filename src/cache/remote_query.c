@@ -7,7 +7,7 @@
  *                             -> lost: waits, then ASK_AGAIN -> found: done
  *                                                            -> the mark is gone: ASK_CLAIM
  *                                                            -> else waits again, a bounded time
- *     ASK_STORE, ASK_RELEASE -> done
+ *     ASK_TAKE, ASK_STORE, ASK_RELEASE -> done
  *
  * On the tier's thread; done and room are the caller's. */
 #include <errno.h>
@@ -121,6 +121,22 @@ static uint64_t patience_ns(const psti_remote *r, const psti_remote_op *op)
     return longest < 200 * MS ? 200 * MS : longest > 60000 * MS ? 60000 * MS : longest;
 }
 
+/* The value is the last word, which is sent behind the others. */
+static void send_value(line *l, psti_remote_put *put)
+{
+    psti_remote_request *q = &put->request;
+    char ms[24];
+    snprintf(ms, sizeof ms, "%llu", (unsigned long long)put->life_ms);
+    if (put->life_ms)
+        line_command(l, ASK_STORE, q, 4, (const char *const[]){"PSETEX", q->key, ms, NULL},
+                     (const size_t[]){6, strlen(q->key), strlen(ms), put->size});
+    else
+        line_command(l, ASK_STORE, q, 3, (const char *const[]){"SET", q->key, NULL},
+                     (const size_t[]){3, strlen(q->key), put->size});
+    l->streaming = put;
+    l->streamed = 0;
+}
+
 void query_send(line *l, psti_remote_request *q, uint64_t now)
 {
     psti_remote *r = l->remote;
@@ -132,6 +148,8 @@ void query_send(line *l, psti_remote_request *q, uint64_t now)
     q->sent_ns = now;
     if (q->what == ASK_VALUE) {
         line_command(l, ASK_VALUE, q, 2, (const char *const[]){"GET", q->key}, NULL);
+    } else if (q->what == ASK_TAKE) {
+        line_command(l, ASK_TAKE, q, 2, (const char *const[]){"GETDEL", q->key}, NULL);
     } else if (q->what == ASK_AGAIN) {
         line_command(l, ASK_AGAIN, q, 3, (const char *const[]){"MGET", q->key, mark}, NULL);
     } else if (q->what == ASK_CLAIM) {
@@ -141,11 +159,7 @@ void query_send(line *l, psti_remote_request *q, uint64_t now)
     } else if (q->what == ASK_RELEASE) {
         line_command(l, ASK_RELEASE, q, 2, (const char *const[]){"DEL", mark}, NULL);
     } else {
-        psti_remote_put *put = LINK_OF(psti_remote_put, request, q);
-        line_command(l, ASK_STORE, q, 3, (const char *const[]){"SET", q->key, NULL},
-                     (const size_t[]){3, strlen(q->key), put->size});
-        l->streaming = put;
-        l->streamed = 0;
+        send_value(l, LINK_OF(psti_remote_put, request, q));
     }
 }
 
@@ -155,7 +169,8 @@ void query_value(void *user, const char *bytes, size_t size)
 {
     line *l = user;
     const sent *s = &l->ring[l->first % RING];
-    if (l->first == l->next || !s->request || (s->what != ASK_VALUE && s->what != ASK_AGAIN))
+    if (l->first == l->next || !s->request ||
+        (s->what != ASK_VALUE && s->what != ASK_TAKE && s->what != ASK_AGAIN))
         return;
     psti_remote_op *op = op_of(s->request);
     l->took = true;
@@ -211,11 +226,24 @@ static bool is_broken(const char *text)
     return false;
 }
 
+/* A server that is too old for GETDEL, or a user who may not use it: everything else goes on. */
+static bool refuses_taking(const psti_remote_request *q, const char *text)
+{
+    const bool takes = q->what == ASK_TAKE ||
+                       (q->what == ASK_STORE && LINK_OF(psti_remote_put, request, q)->life_ms);
+    return takes && (starts(text, "ERR") || starts(text, "NOPERM"));
+}
+
 static void error(line *l, psti_remote_request *q, const char *text, uint64_t now)
 {
     psti_remote *r = l->remote;
     if ((starts(text, "MOVED ") || starts(text, "ASK ")) && redirect(l, q, text, now))
         return;
+    if (refuses_taking(q, text)) {
+        remote_no_taking(r);
+        finish(r, q, -EAGAIN);
+        return;
+    }
     if (starts(text, "OOM") || starts(text, "READONLY"))
         r->puts_off_ns = now + BREAK_NS;
     r->refresh_wanted |= starts(text, "READONLY") && r->cluster;

@@ -187,7 +187,7 @@ static bool is_record(const pst_job *job, const psti_pool *pool)
     return job->engine->link && pool == job->engine->pool;
 }
 
-/* Decoded pixels are those of this release and of the libraries that had a part in them. */
+/* Pixels are those of this release and of the libraries that had a part in them. */
 static psti_id128 tier_form(psti_id128 form)
 {
     static const char *const makers[] = {"jpeg", "png", "webp", "gzip", "deflate", "flac", "fft"};
@@ -250,6 +250,7 @@ int job_open_feed(pst_job *job, psti_pool *pool, const pst_job_options *o,
     spec.form = psti_plan_decoded_form(spec.plan, job->pipeline);
     spec.tier_form = tier_form(spec.form);
     spec.augmented = psti_plan_augmented_form(spec.plan, job->pipeline);
+    spec.tier_augmented = tier_form(spec.augmented);
     snprintf(spec.group, sizeof spec.group, "%s", o->group ? o->group : "");
     if (o->raw_finish)
         psti_plan_raw_finish(spec.plan);

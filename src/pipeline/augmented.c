@@ -24,6 +24,52 @@ int psti_plan_augmented_pictures(const psti_plan *plan)
     return count;
 }
 
+bool psti_plan_augmented_travels(const psti_plan *plan)
+{
+    for (int s = 0; s < plan->stage_count; s++)
+        if (psti_op_type_call(&plan->stages[s].type))
+            return false;
+    for (int i = 0; i < plan->output_count; i++) {
+        const psti_plan_output *out = &plan->outputs[i];
+        if (out->picture >= 0 && out->kind != PST_IMAGE && (out->kind != PST_MASK || out->rank > 2))
+            return false;
+    }
+    return psti_plan_augmented_pictures(plan) > 0;
+}
+
+static bool picture_fits(const psti_plan *plan, const psti_plan_output *out, psti_field *f)
+{
+    const psti_geom size = psti_field_geom(f);
+    const int wanted = plan->pictures[out->picture].channels;
+    const bool mask = out->kind == PST_MASK;
+    int64_t shape[PST_MAX_RANK];
+    if (f->kind != out->kind || size.axes != PSTI_AXES_PICTURE || !psti_field_dense(f) ||
+        (f->dtype != PST_U8 && !(mask && f->dtype == PST_U16)))
+        return false;
+    if (size.rows < 1 || size.cols < 1 || size.channels < 1 || size.channels > (mask ? 1 : 4) ||
+        (wanted && size.channels != wanted))
+        return false;
+    if (psti_shape_of(out->layout, &size, shape) != out->rank)
+        return false;
+    for (int d = 0; d < out->rank; d++)
+        if (out->shape[d] >= 0 && out->shape[d] != shape[d])
+            return false;
+    uint8_t *data = f->data;
+    *f = psti_field_of(out->kind, &size);
+    f->data = data;
+    return true;
+}
+
+bool psti_plan_augmented_fits(const psti_plan *plan, psti_decoded *pictures, int count)
+{
+    int at = 0;
+    for (int i = 0; i < plan->output_count; i++)
+        if (plan->outputs[i].picture >= 0 &&
+            (at == count || !picture_fits(plan, &plan->outputs[i], &pictures[at++].field)))
+            return false;
+    return at == count;
+}
+
 psti_id128 psti_plan_augmented_form(const psti_plan *plan, const psti_pipeline *pipeline)
 {
     const psti_id128 print = pipeline->prints.augmented;

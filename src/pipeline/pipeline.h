@@ -91,6 +91,12 @@ psti_id128 psti_plan_decoded_form(const psti_plan *plan, const psti_pipeline *pi
 /* Pictures of the augmented form: one per output that is a picture. 0 where the pixels before
  * finish are not all there is to a sample: something is laid over finished values. */
 int psti_plan_augmented_pictures(const psti_plan *plan);
+/* Whether it means the same outside this process, and can be checked there: made of pictures and
+ * masks, without a function of the caller's. */
+bool psti_plan_augmented_travels(const psti_plan *plan);
+/* Whether pictures that came from elsewhere can be the augmented form of such a plan's sample. They
+ * are then whole fields of that size; nothing else that they said of themselves is left. */
+bool psti_plan_augmented_fits(const psti_plan *plan, psti_decoded *pictures, int count);
 /* Names it: the pipeline's fingerprint up to finish, and the outputs that it consists of. */
 psti_id128 psti_plan_augmented_form(const psti_plan *plan, const psti_pipeline *pipeline);
 /* Decodes pictures whole even where a window would do: for tests that compare both ways. Before the

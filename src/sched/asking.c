@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The remote tier's part in the way of a sample; see sched_calls.h for what is asked of it. A task
- * that asks is nobody's until the answers are there: first for its decoded form, with a claim, so
- * that of all engines that miss it one makes it; then, where stored bytes are kept in tiers, for
- * each member. Answers come from the tier's thread, which takes pool->lock for short moments and
+ * that asks is nobody's until the answers are there: first, in a group, for a preparation of
+ * another engine, which is taken from there; then for its decoded form, with a claim, so that of
+ * all engines that miss it one makes it; then, where stored bytes are kept in tiers, for each
+ * member. Answers come from the tier's thread, which takes pool->lock for short moments and
  * holds none of its own meanwhile. */
 #include <errno.h>
+#include <sys/random.h>
 
 #include "cache/remote.h"
 #include "sched/sched_priv.h"
@@ -21,6 +23,7 @@ typedef struct answer_buf {
 
 struct asker {
     psti_remote *remote;
+    psti_id128 self;              /* this engine, in what it lends to others */
     atomic_uint_fast64_t damaged; /* values that were of no use */
     atomic_uint_fast64_t unasked; /* questions that were not asked: nobody would have answered */
     answer_buf *spare;            /* these under pool->lock */
@@ -128,7 +131,11 @@ int ask_open_pool(psti_pool *pool, const char *url, uint64_t queue, pst_error *e
     if (!asker)
         return psti_fail(err, -ENOMEM, "remote", NULL, "no memory for the remote tier");
     asker->usual = FIRST_GUESS;
-    const int rc = psti_remote_open(&spec, &asker->remote, err);
+    int rc = getrandom(&asker->self, sizeof asker->self, 0) == sizeof asker->self ? 0 : -errno;
+    if (rc < 0)
+        psti_fail(err, rc, "remote", NULL, "the system gives no random numbers");
+    else
+        rc = psti_remote_open(&spec, &asker->remote, err);
     if (rc < 0)
         psti_free(asker);
     else
@@ -182,8 +189,12 @@ bool ask_wanted_locked(task *t)
     struct asker *asker = t->feed->pool->asker;
     if (!asker)
         return false;
+    psti_cache_key key = group_outside_key(t);
+    t->borrows = group_borrows_locked(t) && psti_remote_answers(asker->remote, &key);
+    if (t->borrows || !t->read_count)
+        return t->borrows;
     const int read = next_read(t, 0);
-    psti_cache_key key = tiers_form_key(t);
+    key = tiers_form_key(t);
     if (!asks_form(t)) {
         if (read < 0)
             return false;
@@ -232,9 +243,44 @@ static void ask_for(ask *a, int slot)
     task *t = a->t;
     const bool form = slot == TIER_FORM;
     a->slot = slot;
+    if (slot == TIER_SHARED) {
+        a->op.key = group_outside_key(t);
+        psti_remote_take(t->feed->pool->asker->remote, &a->op);
+        return;
+    }
     a->op.key = form ? tiers_form_key(t) : tiers_member_key(t, slot);
     a->op.cost_ns = form && pays_keeping(t) ? cost_ns(t->feed) : 0;
     psti_remote_get(t->feed->pool->asker->remote, &a->op);
+}
+
+/* Whether what was taken is another engine's preparation: one's own is no use to anybody here. The
+ * group is told whether others have any part in it, be it that they took what was lent. */
+static bool is_borrowed(const ask *a, int status)
+{
+    const psti_id128 self = a->t->feed->pool->asker->self;
+    bool empty = true, others = false;
+    if (status == 0) {
+        const psti_id128 maker =
+            psti_envelope_maker(aligned(a->got[TIER_SHARED]), a->op.size, &empty);
+        others = (maker.lo || maker.hi) && (maker.lo != self.lo || maker.hi != self.hi);
+    }
+    if (status == 0 || status == -ENOENT)
+        group_heard(a->t, others);
+    return others && !empty;
+}
+
+/* What is asked for after this; -1: nothing more. */
+static int ask_next(ask *a, int status)
+{
+    const task *t = a->t;
+    if (a->slot == TIER_SHARED && status && status != -ECANCELED && asks_form(t))
+        return TIER_FORM;
+    const bool goes_on = a->slot >= TIER_FORM ? status && status != -ECANCELED : status == 0;
+    const int read = goes_on ? next_read(t, a->next) : -1;
+    if (read < 0)
+        return -1;
+    a->next = read + 1;
+    return t->read_field[read];
 }
 
 /* From the tier's thread; the task is nobody else's. */
@@ -243,6 +289,8 @@ static void ask_done(psti_remote_op *op, int status)
     ask *a = op->user;
     task *t = a->t;
     psti_pool *pool = t->feed->pool;
+    if (a->slot == TIER_SHARED && !is_borrowed(a, status) && status == 0)
+        status = -ENOENT;
     if (status == 0)
         t->load->part[a->slot] = (tier_part){.from = TIER_REMOTE,
                                              .key = op->key,
@@ -252,11 +300,9 @@ static void ask_done(psti_remote_op *op, int status)
         a->claimed = true;
         a->mine_ns = op->mine_ns;
     }
-    const bool goes_on = a->slot == TIER_FORM ? status != 0 && status != -ECANCELED : status == 0;
-    const int read = goes_on ? next_read(t, a->next) : -1;
-    if (read >= 0) {
-        a->next = read + 1;
-        ask_for(a, t->read_field[read]);
+    const int next = ask_next(a, status);
+    if (next >= 0) {
+        ask_for(a, next);
         return;
     }
     pthread_mutex_lock(&pool->lock);
@@ -278,7 +324,7 @@ static ask *ask_of(task *t)
 void ask_send_locked(task *t)
 {
     psti_pool *pool = t->feed->pool;
-    const bool form = asks_form(t);
+    const bool form = t->borrows || asks_form(t);
     const int read = form ? -1 : next_read(t, 0);
     ask *a = form || read >= 0 ? ask_of(t) : NULL;
     if (!a) {
@@ -297,7 +343,7 @@ void ask_send_locked(task *t)
     charge_locked(pool, a->charged);
     pool->asking++;
     a->next = read + 1;
-    ask_for(a, form ? TIER_FORM : t->read_field[read]);
+    ask_for(a, t->borrows ? TIER_SHARED : form ? TIER_FORM : t->read_field[read]);
 }
 
 void ask_wrong(task *t, int slot)
@@ -347,6 +393,27 @@ void ask_keep_member(const task *t, int input)
     if (!put)
         return;
     psti_envelope_pack(&key, &content, t->inputs[input].bytes, psti_remote_put_bytes(put));
+    psti_remote_put_send(asker->remote, put, 0);
+}
+
+bool ask_lends(const psti_pool *pool)
+{
+    return pool->asker && psti_remote_takes(pool->asker->remote);
+}
+
+void ask_lend(const task *t, const psti_cache_content *content, uint64_t life_ms)
+{
+    const struct asker *asker = t->feed->pool->asker;
+    const psti_cache_key key = group_outside_key(t);
+    psti_cache_content mine = *content;
+    mine.maker = asker->self;
+    const size_t packed = psti_envelope_size(&mine);
+    psti_remote_put *put =
+        packed && packed <= VALUE_MAX ? psti_remote_put_begin(asker->remote, &key, packed) : NULL;
+    if (!put)
+        return;
+    psti_envelope_pack(&key, &mine, NULL, psti_remote_put_bytes(put));
+    psti_remote_put_life(put, life_ms);
     psti_remote_put_send(asker->remote, put, 0);
 }
 

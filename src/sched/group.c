@@ -2,7 +2,10 @@
  * Groups: feeds of one dataset and one pipeline that share preparations. What one of them prepares
  * is offered to the others in augmented form; what a feed takes next is chosen by sample/share.h,
  * which looks at what is there. The share's books and the cache's entries change together, under
- * the cache's lock; the list of groups is under pool->lock. */
+ * the cache's lock; the list of groups is under pool->lock.
+ *
+ * Through the remote tier preparations go from engine to engine, too: each is lent there once, and
+ * whoever takes it has it as if it had been made there. See "between engines" below. */
 #include <errno.h>
 #include <string.h>
 #include <sys/random.h>
@@ -20,10 +23,22 @@ struct group {
     double made_s, bytes; /* of a preparation and of its entry, running means */
     double rate;          /* deliveries a second to all its feeds; 0 = not known yet */
     double spread;        /* how far feeds of one order are apart, in epochs; the widest, fading */
+    /* Between engines; under the cache's lock. */
+    psti_id128 outside; /* its name there; fixed */
+    double exchanged;   /* of the preparations that are looked after, those that others have a part
+                           in; 0..1 */
+    uint64_t alone_until_ns; /* nothing is taken from others before */
 };
 
 /* Of the widest spread seen, from one look to the next: half of it after some seven seconds. */
 static const double FADING = 0.98;
+
+/* Between engines. A preparation that nobody takes is gone after LIFE; one sample in PART, the same
+ * ones everywhere, is always lent and asked for, and what becomes of these decides for the rest,
+ * the last LATELY_ASKED of them above all. Two engines, until something is known. */
+enum { LIFE_MS = 120000, PART = 16, LATELY_ASKED = 8 };
+static const double EXCHANGED_FIRST = 0.5;
+static const uint64_t LIFE_NS = LIFE_MS * UINT64_C(1000000);
 
 /* ---- joining and leaving --------------------------------------------------------------------- */
 
@@ -46,6 +61,20 @@ static void evicted(void *user, psti_cache_entry *entry)
 {
     group *g = user;
     psti_share_remove(g->share, (uint32_t)psti_cache_note(entry));
+}
+
+/* What it is called outside: pixels are those of one release and its libraries. */
+static psti_id128 outside_of(const psti_feed *feed, psti_id128 name)
+{
+    static const char word[] = "augmented";
+    psti_hash hash;
+    psti_hash_init(&hash);
+    psti_hash_u64(&hash, name.lo);
+    psti_hash_u64(&hash, name.hi);
+    psti_hash_u64(&hash, feed->spec.tier_augmented.lo);
+    psti_hash_u64(&hash, feed->spec.tier_augmented.hi);
+    psti_hash_text(&hash, word, sizeof word - 1);
+    return psti_hash_final(&hash);
 }
 
 static psti_id128 name_of(psti_feed *feed)
@@ -90,6 +119,8 @@ static int group_new(psti_feed *feed, psti_id128 name, group **out, pst_error *e
     g->pool = feed->pool;
     g->name = name;
     g->bytes = guess_bytes(feed);
+    g->outside = outside_of(feed, name);
+    g->exchanged = EXCHANGED_FIRST;
     psti_share_spec spec;
     psti_share_spec_init(&spec);
     spec.samples = (uint64_t)psti_dataset_count(feed->spec.data);
@@ -267,6 +298,9 @@ int group_return_locked(psti_feed *feed, pst_error *err)
     psti_cache_lock(feed->pool->cache);
     psti_share_leave(g->share, feed->member);
     const int rc = psti_share_join(g->share, true, &feed->member, err);
+    /* It may have had, in another engine, what still waits there to be taken, or to be sent there:
+     * that is over after twice its life. */
+    g->alone_until_ns = psti_now_ns() + 2 * LIFE_NS;
     psti_cache_unlock(feed->pool->cache);
     return rc;
 }
@@ -337,6 +371,83 @@ psti_rng_key group_key(const task *t)
     return (psti_rng_key){.seed = g->key[0], .epoch = g->key[1], .id = t->pick.number};
 }
 
+/* ---- between engines ---------------------------------------------------------------------------
+ * An engine that is about to prepare a sample asks for what another has lent of it (GETDEL: of all
+ * that ask one gets it) and adopts it, under a number of its own; else it makes it and lends it.
+ * What was adopted is not lent again, and what is one's own is dropped, so a job can meet a
+ * preparation in its own engine alone, where the share sees to it that it gets it once. Jobs that
+ * come from elsewhere with a state are why a group stays alone for a while, see above. */
+
+static bool looked_after(const task *t)
+{
+    return t->form.sample.lo % PART == 0;
+}
+
+/* Whether all samples are worth asking for and lending, not only those that are looked after: one
+ * that is exchanged spares its making for what getting it costs; each is stored. Under the cache's
+ * lock. */
+static bool exchange_pays(const psti_feed *feed)
+{
+    const group *g = feed->group;
+    const double move_s = pays_move_s(feed->pool, g->bytes);
+    return g->made_s == 0 || g->exchanged * (g->made_s - move_s) > move_s;
+}
+
+static bool alone(const group *g)
+{
+    return g->alone_until_ns && psti_now_ns() < g->alone_until_ns;
+}
+
+psti_cache_key group_outside_key(const task *t)
+{
+    const group *g = t->feed->group;
+    return (psti_cache_key){t->form.sample, g ? g->outside : (psti_id128){0, 0}};
+}
+
+bool group_borrows_locked(const task *t)
+{
+    const psti_feed *feed = t->feed;
+    if (!feed->tier_shared || t->pick.kind != PSTI_SHARE_PREPARE || !ask_lends(feed->pool))
+        return false;
+    psti_cache_lock(feed->pool->cache);
+    const bool asks = !alone(feed->group) && (looked_after(t) || exchange_pays(feed));
+    psti_cache_unlock(feed->pool->cache);
+    return asks;
+}
+
+void group_heard(const task *t, bool others)
+{
+    group *g = t->feed->group;
+    if (!looked_after(t))
+        return;
+    psti_cache_lock(t->feed->pool->cache);
+    g->exchanged += (others - g->exchanged) / LATELY_ASKED;
+    psti_cache_unlock(t->feed->pool->cache);
+}
+
+/* What was made here, for another engine; or, in the place of what was taken, a note that it was,
+ * since who lends would not know it otherwise. */
+static void lend(const worker *w, const task *t)
+{
+    const psti_feed *feed = t->feed;
+    psti_cache *cache = feed->pool->cache;
+    psti_decoded pictures[PSTI_OUTPUTS_MAX];
+    psti_cache_content content = {.pictures = pictures};
+    if (!feed->tier_shared || !ask_lends(feed->pool))
+        return;
+    const psti_id128 now = psti_dataset_identity(feed->spec.data, t->id);
+    if (now.lo != t->form.sample.lo || now.hi != t->form.sample.hi)
+        return; /* the file changed since it was asked for */
+    psti_cache_lock(cache);
+    const bool lends = looked_after(t) || (!t->adopted && exchange_pays(feed));
+    psti_cache_unlock(cache);
+    if (!lends)
+        return;
+    if (!t->adopted)
+        content.count = psti_work_augmented(w->work, pictures);
+    ask_lend(t, &content, LIFE_MS);
+}
+
 /* ---- offering -------------------------------------------------------------------------------- */
 
 /* The sample's pictures as an entry that is not seen by anybody yet; NULL when it is not worth its
@@ -366,8 +477,12 @@ static void insert(psti_cache *cache, group *g, task *t, psti_cache_entry *entry
 {
     uint32_t number;
     void *replaced;
+    int rc = -ECANCELED;
     psti_cache_lock(cache);
-    const int rc = psti_share_insert(g->share, &t->pick, entry, &number, &replaced);
+    if (t->adopted && alone(g)) /* who came meanwhile may have had it */
+        psti_share_finish(g->share, &t->pick);
+    else
+        rc = psti_share_insert(g->share, &t->pick, entry, &number, &replaced);
     if (rc == 0) {
         psti_cache_set_note(entry, number);
         running_mean(&g->bytes, (double)bytes);
@@ -389,7 +504,8 @@ void group_offer(worker *w, task *t)
     if (!g || t->pick.kind != PSTI_SHARE_PREPARE)
         return;
     psti_cache_lock(cache);
-    running_mean(&g->made_s, 1e-9 * (double)(t->took_ns + t->read_ns));
+    if (!t->adopted)
+        running_mean(&g->made_s, 1e-9 * (double)(t->took_ns + t->read_ns));
     const double worth = a_second(g, psti_share_wanted(g->share, &t->pick));
     if (g->bytes > 0)
         psti_cache_owner_value(g->owner, g->made_s / g->bytes);
@@ -404,6 +520,7 @@ void group_offer(worker *w, task *t)
         psti_cache_unlock(cache);
     }
     t->pick.kind = PSTI_SHARE_NONE;
+    lend(w, t);
 }
 
 void group_end(task *t)

@@ -290,6 +290,11 @@ double pays_fetch_s(const psti_feed *feed)
     return feed->pays.bytes * (ask_handling(feed->pool) + feed->pays.opened_s) + ASKED_S;
 }
 
+double pays_move_s(const psti_pool *pool, double bytes)
+{
+    return bytes * ask_handling(pool) + ASKED_S;
+}
+
 bool pays_asking(const task *t)
 {
     const psti_feed *feed = t->feed;

@@ -503,7 +503,7 @@ void read_look_first(task *t)
     if (without_tiers(t, rc))
         rc = read_find_again_locked(t);
     pthread_mutex_unlock(&feed->pool->lock);
-    t->unread = rc > 0 && t->read_count > 0;
+    t->unread = rc > 0 && (t->read_count > 0 || t->asks);
     if (rc < 0) {
         t->read_count = 0;
         atomic_store(&t->read_status, rc);

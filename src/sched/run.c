@@ -214,7 +214,7 @@ bool run_goes_on(const run *r, int64_t share)
     if (r->rest || r->feed->group || share + 1 >= r->share)
         return false;
     const int64_t here = run_position(r, share, &valid);
-    return run_position(r, share + 1, &valid) == here + 1 && psti_epoch_goes_on(r->epoch, here);
+    return psti_epoch_goes_on(r->epoch, here) && run_position(r, share + 1, &valid) == here + 1;
 }
 
 /* With ends = short the last batch holds what is left. Returns it when it only needs sealing. */

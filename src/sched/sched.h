@@ -107,6 +107,7 @@ typedef struct psti_feed_spec {
     psti_id128 tier_form; /* the same outside this process, where another build may find it */
     bool shares; /* preparations are shared with other feeds of the group: opportunistic sampling */
     psti_id128 augmented;       /* the form that is shared: psti_plan_augmented_form */
+    psti_id128 tier_augmented;  /* the same outside this process */
     char group[PST_NAME_BYTES]; /* feeds of another name do not share; "" is a name too */
     int schedule, without;      /* pst_schedule; pst_without */
     /* Told of each bad sample under skip, with the pool's lock held; answers 0 or a code that ends

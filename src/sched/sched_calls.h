@@ -354,7 +354,8 @@ static inline bool read_from_tier(const task *t, int read)
  * The asynchronous step "ask the remote tier, then read the source": tiers_aimed_locked sets
  * t->asks if ask_wanted_locked says so. Such a task is not read; whoever would have (the worker, or
  * dispatch ahead of any) calls ask_send_locked instead, and the task is nobody's. When all answers
- * are there, for the form (slot TIER_FORM) and for members by input, asking.c fills in
+ * are there, for a preparation of another engine (slot TIER_SHARED), else for the form (TIER_FORM),
+ * else for members by input, asking.c fills in
  * t->load->part[slot] = {TIER_REMOTE, key, packed, size} for those that are hits, packed in memory
  * that it keeps for the task (64-aligned, 64 readable bytes behind it, counted in the encoded part
  * of the budget as fetch.c counts), and calls tiers_answered, from its own thread with no lock
@@ -372,6 +373,10 @@ void ask_wrong(task *t, int slot);
 bool ask_wants_form(const task *t, size_t packed);
 void ask_keep_form(task *t, const psti_cache_content *content);
 void ask_keep_member(const task *t, int input);
+/* Lending preparations: whether the server can; one that may be taken for so long, empty: a note
+ * that one was. */
+bool ask_lends(const psti_pool *pool);
+void ask_lend(const task *t, const psti_cache_content *content, uint64_t life_ms);
 void ask_end_locked(task *t);
 void ask_free(task *t);
 void ask_stats(const psti_pool *pool, pst_job_stats *out); /* of the engine */
@@ -381,7 +386,7 @@ void tiers_answered(task *t);
 psti_cache_key tiers_form_key(const task *t);
 psti_cache_key tiers_member_key(const task *t, int input);
 
-/* pays.c: whether the remote tier is worth it. Any thread for the last three; the others under the
+/* pays.c: whether the remote tier is worth it. Any thread for the last four; the others under the
  * lock. */
 void pays_open(psti_feed *feed);
 pays_clock pays_now(const psti_feed *feed); /* zeroes where nobody will ask */
@@ -392,6 +397,7 @@ double pays_fetch_s(const psti_feed *feed); /* CPU seconds of getting one */
 bool pays_asking(const task *t);            /* this one's form is asked for */
 bool pays_keeping(const task *t);           /* and stored */
 bool pays_members(const task *t);
+double pays_move_s(const psti_pool *pool, double bytes); /* CPU seconds of getting or storing */
 
 /* ahead.c: what comes next is asked of buckets before there is a task for it */
 void ahead_open(psti_feed *feed);
@@ -426,6 +432,11 @@ void group_aim_locked(task *t);        /* the task takes what was chosen */
 psti_rng_key group_key(const task *t); /* of the draws of a shared preparation */
 void group_offer(worker *w, task *t);  /* what was prepared, to the others */
 void group_end(task *t);               /* a preparation that was not offered comes to nothing */
+/* Across engines, through the remote tier. The key of the sample's preparations there; whether to
+ * ask for one before it is made here; what was found: whether others had a part in it. */
+psti_cache_key group_outside_key(const task *t);
+bool group_borrows_locked(const task *t);
+void group_heard(const task *t, bool others);
 /* How much each group takes a second, and how far its feeds are apart. */
 void group_rates_locked(const psti_pool *pool);
 

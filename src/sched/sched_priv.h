@@ -196,8 +196,9 @@ struct run {
 
 typedef enum tier { TIER_NONE, TIER_DISK, TIER_REMOTE } tier;
 
-/* Inputs of the feed by their number, and the decoded form, which stands for all pictures. */
-enum { TIER_FORM = PSTI_FIELDS_MAX, TIER_SLOTS };
+/* Inputs of the feed by their number; the decoded form, which stands for all pictures; and the
+ * augmented form that another engine of the group made. */
+enum { TIER_FORM = PSTI_FIELDS_MAX, TIER_SHARED, TIER_SLOTS };
 
 /* An envelope that takes the place of what the source has. */
 typedef struct tier_part {
@@ -212,7 +213,7 @@ typedef struct tier_part {
 /* Of a task; made when a tier is first looked at for it, then kept. */
 typedef struct tier_load {
     tier_part part[TIER_SLOTS];
-    psti_envelope form; /* once opened */
+    psti_envelope form; /* once opened; the decoded form or the augmented one */
     struct ask *ask;    /* asking.c's own; made and freed there */
 } tier_load;
 
@@ -309,6 +310,8 @@ struct task {
     pays_clock kept;      /* what keeping its form in tiers took */
     uint64_t open_ns;     /* looking at what the remote tier brought */
     bool augmented;       /* it is the augmented form that was found */
+    bool borrows;         /* asks the remote tier for it, first of all */
+    bool adopted;         /* that has it: another engine prepared the sample */
     psti_share_pick pick; /* feeds of a group; kind NONE: it is the feed's own sample */
     uint64_t number;      /* of its preparation, in a group */
     psti_cache_entry *stored[PSTI_FIELDS_MAX]; /* members that the cache has as they are stored */
@@ -431,6 +434,7 @@ struct psti_feed {
     /* Tiers are looked at: at all; for decoded forms; and the stored bytes of members are kept
      * there where decoded forms are not. Fixed. */
     bool tiered, tier_forms, tier_members;
+    bool tier_shared;      /* preparations are shared with other engines; fixed */
     psti_id128 tier_owner; /* of stored bytes */
     group *group;          /* NULL: it shares no preparations */
     int member;            /* of group->share */
@@ -505,7 +509,7 @@ struct psti_feed {
         opened_ns;
     uint64_t read_ns, read_away_ns, read_runs, fresh, cache_hits, cache_misses, shared_hits,
         stored_hits, prepared, disk_hits, disk_misses, disk_bytes, remote_hits, remote_misses,
-        remote_bytes;
+        remote_bytes, adopted;
     uint64_t stage_ns[PST_STAGES_MAX], stage_runs[PST_STAGES_MAX];
     psti_hist wait_hist;
 };

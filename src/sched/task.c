@@ -258,7 +258,7 @@ static task *send_out_locked(psti_feed *feed, run *r, int64_t share, worker *w, 
     }
     commit_locked(t, w, early);
     ahead_sent_locked(t);
-    t->unread = rc > 0 && (fetched || t->read_count > 0);
+    t->unread = rc > 0 && (fetched || t->read_count > 0 || t->asks);
     t->asks &= t->unread;
     t->read_ns = 0;
     t->read_away = false;
@@ -444,8 +444,9 @@ static int prepare(worker *w, task *t, pst_error *err)
     int count, rc = value_check(t, err);
     value_inputs(t);
     if (rc == 0 && t->augmented)
-        return psti_work_start_augmented(w->work, t->feed->spec.plan, t->inputs,
-                                         psti_cache_pictures(t->cached, &count), err);
+        return psti_work_start_augmented(
+            w->work, t->feed->spec.plan, t->inputs,
+            t->adopted ? t->load->form.pictures : psti_cache_pictures(t->cached, &count), err);
     if (rc == 0) {
         rc = task_start_work(w, t, err);
         const bool fits = rc == 0 && (!t->form_from || psti_work_decoded_fits(w->work));
@@ -490,11 +491,12 @@ void task_count_locked(worker *w, task *t)
     feed->read_away_ns += t->read_away ? t->read_ns : 0;
     feed->read_runs += !t->cached;
     feed->cache_hits += t->cached && !t->augmented;
-    feed->shared_hits += t->augmented;
+    feed->shared_hits += t->augmented && !t->adopted;
+    feed->adopted += t->adopted;
     feed->stored_hits += t->stored_count > 0;
     feed->prepared += !t->augmented && t->took_ns;
     worth_took_locked(feed, t);
-    feed->cache_misses += feed->cached && !t->cached;
+    feed->cache_misses += feed->cached && !t->cached && !t->adopted;
     for (int i = 0; i < t->read_count; i++)
         feed->bytes_read += read_from_tier(t, i) ? 0 : t->reads[i].at.length;
     tiers_count_locked(feed, t);

@@ -82,6 +82,8 @@ void tiers_open_feed(psti_feed *feed)
     feed->tier_forms = feed->tiered && psti_plan_decoded_pictures(feed->spec.plan) > 0 &&
                        !psti_plan_decoded_calls(feed->spec.plan);
     feed->tier_members = feed->tiered && (feed->far || pool->tier_members);
+    feed->tier_shared = feed->tiered && pool->asker && feed->spec.shares &&
+                        psti_plan_augmented_travels(feed->spec.plan);
     if (feed->tiered)
         feed->tier_owner = psti_dataset_revision(feed->spec.data);
     pays_open(feed);
@@ -98,6 +100,7 @@ void tiers_close_feed(psti_feed *feed)
 void tiers_begin(task *t)
 {
     t->tiers_off = t->answered = t->asks = t->tier_kept = t->opened = false;
+    t->borrows = t->adopted = false;
     t->form_from = TIER_NONE;
     t->tier_reads = 0;
     t->open_ns = 0;
@@ -171,8 +174,25 @@ static bool still_answered(const task *t, int slot)
     const tier_part *part = &t->load->part[slot];
     if (t->tiers_off || !t->answered || part->from != TIER_REMOTE)
         return false;
-    const psti_cache_key now = slot == TIER_FORM ? tiers_form_key(t) : tiers_member_key(t, slot);
+    const psti_cache_key now = slot == TIER_SHARED ? group_outside_key(t)
+                               : slot == TIER_FORM ? tiers_form_key(t)
+                                                   : tiers_member_key(t, slot);
     return same_key(&part->key, &now);
+}
+
+/* What another engine prepared takes the place of everything that there is of the sample here; or
+ * it does no more, and the rest is looked for again. */
+static void adopt_locked(task *t, bool adopts)
+{
+    if (adopts) {
+        form_drop(t);
+        t->may_cache = false;
+        t->form_from = TIER_REMOTE;
+        t->augmented = t->adopted = true;
+    } else if (t->adopted) {
+        t->augmented = t->adopted = false;
+        form_find(t);
+    }
 }
 
 void tiers_aim_locked(task *t)
@@ -190,6 +210,7 @@ void tiers_aim_locked(task *t)
     for (int i = 0; i < TIER_SLOTS; i++)
         if (!still_answered(t, i))
             t->load->part[i].from = TIER_NONE;
+    adopt_locked(t, t->load->part[TIER_SHARED].from == TIER_REMOTE);
     if (t->tiers_off || t->augmented || t->cached || !feed->tier_forms)
         return;
     if (t->load->part[TIER_FORM].from == TIER_REMOTE ||
@@ -212,7 +233,7 @@ tier tiers_member_locked(task *t, int input, psti_extent *at)
 void tiers_aimed_locked(task *t)
 {
     t->asks = t->feed->tiered && t->load && !t->tiers_off && !t->answered && !t->unseen &&
-              !t->part_inputs && t->read_count > 0 && ask_wanted_locked(t);
+              !t->part_inputs && ask_wanted_locked(t);
 }
 
 void tiers_place(task *t, int slot, const uint8_t *packed)
@@ -261,6 +282,12 @@ static int open_part(task *t, int slot)
     const tier_part *part = &t->load->part[slot];
     psti_envelope *form = &t->load->form;
     psti_envelope member;
+    if (slot == TIER_SHARED) {
+        const int rc = psti_envelope_open(&part->key, part->packed, part->size, form);
+        return rc || !psti_plan_augmented_fits(t->feed->spec.plan, form->pictures, form->count)
+                   ? PST_ECORRUPT
+                   : 0;
+    }
     if (slot == TIER_FORM) {
         const int rc = psti_envelope_open(&part->key, part->packed, part->size, form);
         if (rc || !form_fits(t, form))
@@ -510,6 +537,7 @@ void tiers_stats_locked(const psti_feed *feed, pst_job_stats *out)
     out->remote_hits = feed->remote_hits;
     out->remote_misses = feed->remote_misses;
     out->remote_read_bytes = feed->remote_bytes;
+    out->adopted = feed->adopted;
     out->remote_left = pool->asker && feed->tier_forms &&
                        atomic_load_explicit(&feed->pays.form, memory_order_relaxed) != PAYS;
     ask_stats(pool, out);

@@ -26,7 +26,7 @@
 #include "penstock.h"
 
 #define WIRE_MAGIC 0x46545350u /* "PSTF" */
-enum { WIRE_VERSION = 4, WIRE_FDS = 2, WIRE_AHEAD = 2 };
+enum { WIRE_VERSION = 6, WIRE_FDS = 2, WIRE_AHEAD = 2 };
 
 typedef enum wire_kind {
     WIRE_HELLO = 1,
@@ -159,7 +159,8 @@ enum {
     X(disk_off)                                                                                    \
     X(remote_errors)                                                                               \
     X(remote_bytes_s)                                                                              \
-    X(remote_left)
+    X(remote_left)                                                                                 \
+    X(adopted)
 
 typedef struct wire_stats {
 #define WIRE_COUNT(name) uint64_t name;

@@ -5,6 +5,8 @@
  *
  *     put FIRST COUNT SIZE           stores the keys FIRST, FIRST + 1, ...
  *     get FIRST COUNT WINDOW [EVERY] asks for them, WINDOW at a time, from the start after EVERY
+ *     lend FIRST COUNT SIZE MS       stores them for so long
+ *     take FIRST COUNT WINDOW        asks for them, and they are gone from there
  *     claim KEY COST_MS              asks for one with a claim
  *     store KEY SIZE                 stores the one that was claimed
  *     release KEY
@@ -101,7 +103,9 @@ static void done(psti_remote_op *op, int status)
     pthread_mutex_unlock(&lock);
 }
 
-static void get(psti_remote *r, long number, int window, uint64_t cost_ns)
+typedef void ask_fn(psti_remote *r, psti_remote_op *op);
+
+static void get(psti_remote *r, ask_fn *how, long number, int window, uint64_t cost_ns)
 {
     pthread_mutex_lock(&lock);
     while (busy >= window)
@@ -120,7 +124,7 @@ static void get(psti_remote *r, long number, int window, uint64_t cost_ns)
     a->op.done = done;
     a->op.user = a;
     a->begun_ns = psti_now_ns();
-    psti_remote_get(r, &a->op);
+    how(r, &a->op);
 }
 
 static void wait_all(void)
@@ -136,7 +140,7 @@ static void wait_all(void)
     }
 }
 
-static bool put(psti_remote *r, long number, size_t size, uint64_t mine)
+static bool put(psti_remote *r, long number, size_t size, uint64_t mine, uint64_t life_ms)
 {
     const psti_cache_key key = key_of(number);
     const psti_cache_content content = {.bytes = size};
@@ -151,6 +155,7 @@ static bool put(psti_remote *r, long number, size_t size, uint64_t mine)
         bytes[i] = byte_of(&key, i);
     psti_envelope_pack(&key, &content, bytes, psti_remote_put_bytes(p));
     free(bytes);
+    psti_remote_put_life(p, life_ms);
     psti_remote_put_send(r, p, mine);
     return true;
 }
@@ -190,7 +195,7 @@ static void in_child(psti_remote *r)
     const pid_t child = fork();
     if (child == 0) {
         const bool any = psti_remote_answers(r, &key) || psti_remote_put_begin(r, &key, 10);
-        get(r, 0, 1, 0);
+        get(r, psti_remote_get, 0, 1, 0);
         wait_all();
         psti_remote_close(r);
         _exit(any || seen.unanswered != 1);
@@ -207,23 +212,30 @@ static bool obey(psti_remote *r, const char *line)
     size_t size;
     int window;
     long every = 0;
-    if (sscanf(line, "put %ld %ld %zu", &first, &n, &size) == 3) {
+    unsigned long life = 0;
+    if (sscanf(line, "put %ld %ld %zu", &first, &n, &size) == 3 ||
+        sscanf(line, "lend %ld %ld %zu %lu", &first, &n, &size, &life) == 4) {
         long sent = 0;
         for (long i = 0; i < n; i++)
-            sent += put(r, first + i, size, 0);
+            sent += put(r, first + i, size, 0, life);
         printf("{\"sent\": %ld}\n", sent);
         fflush(stdout);
     } else if (sscanf(line, "get %ld %ld %d %ld", &first, &n, &window, &every) >= 3) {
         for (long i = 0; i < n; i++)
-            get(r, first + (every ? i % every : i), window, 0);
+            get(r, psti_remote_get, first + (every ? i % every : i), window, 0);
+        wait_all();
+        tell();
+    } else if (sscanf(line, "take %ld %ld %d", &first, &n, &window) == 3) {
+        for (long i = 0; i < n; i++)
+            get(r, psti_remote_take, first + i, window, 0);
         wait_all();
         tell();
     } else if (sscanf(line, "claim %ld %ld", &first, &n) == 2) {
-        get(r, first, 1, (uint64_t)n * 1000000);
+        get(r, psti_remote_get, first, 1, (uint64_t)n * 1000000);
         wait_all();
         tell();
     } else if (sscanf(line, "store %ld %zu", &first, &size) == 2) {
-        printf("{\"sent\": %d}\n", put(r, first, size, mine_ns));
+        printf("{\"sent\": %d}\n", put(r, first, size, mine_ns, 0));
         fflush(stdout);
     } else if (sscanf(line, "release %ld", &first) == 1) {
         const psti_cache_key key = key_of(first);

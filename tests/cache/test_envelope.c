@@ -166,6 +166,29 @@ static void lies_with_good_sums_are_refused(void)
     free(packed);
 }
 
+static void it_says_who_made_it(void)
+{
+    psti_decoded p = picture(3, 4, 3, PST_U8, 1);
+    const psti_id128 me = {5, 7};
+    size_t size;
+    bool empty;
+    for (int count = 0; count < 2; count++) {
+        const psti_cache_content content = {.pictures = &p, .count = count, .maker = me};
+        uint8_t *packed = pack(&content, NULL, &size);
+        const psti_id128 maker = psti_envelope_maker(packed, size, &empty);
+        CHECK(maker.lo == me.lo && maker.hi == me.hi && empty == (count == 0));
+        const psti_id128 nobody = psti_envelope_maker(packed, PSTI_ENVELOPE_ROOM - 1, &empty);
+        CHECK(nobody.lo == 0 && nobody.hi == 0 && empty);
+        free(packed);
+    }
+    const psti_cache_content plain = {.bytes = 4};
+    uint8_t *packed = pack(&plain, (const uint8_t *)"1234", &size);
+    const psti_id128 nobody = psti_envelope_maker(packed, size, &empty);
+    CHECK(nobody.lo == 0 && nobody.hi == 0 && !empty);
+    free(packed);
+    free(p.field.data);
+}
+
 static void what_cannot_be_packed_has_no_size(void)
 {
     psti_decoded in = {.field = {.rank = 3, .dtype = PST_U8, .shape = {INT64_MAX, INT64_MAX, 3}}};
@@ -181,6 +204,7 @@ int main(void)
     RUN(one_bit_is_found);
     RUN(another_key_is_refused);
     RUN(lies_with_good_sums_are_refused);
+    RUN(it_says_who_made_it);
     RUN(what_cannot_be_packed_has_no_size);
     return check_report();
 }

@@ -205,6 +205,50 @@ def test_a_child_does_not_hang(redis):
         assert tool("get 0 1 1")["hits"] == 1
 
 
+# ---- taking
+
+
+def taken(tool, keys):
+    """Hits, of keys that may be there; an answer that is late has taken one for nobody."""
+    answer = tool("take 0 %d 8" % keys)
+    assert total(answer) == keys and not answer["damaged"] + answer["wrong"]
+    return answer["hits"], answer["unanswered"]
+
+
+def test_what_is_taken_is_gone(redis, cluster):
+    for servers in ([redis], cluster.nodes):
+        with Tool(servers[0].url) as one, Tool(servers[0].url) as two:
+            until(lambda: one("lend 0 200 3000 60000")["sent"] == 200)
+            until(lambda: sum(server.command("DBSIZE") for server in servers) == 200)
+            joins = [tool.later("take 0 200 16") for tool in (one, two)]
+            answers = [join() for join in joins]
+            late = sum(answer["unanswered"] for answer in answers)
+            assert 200 - late <= sum(answer["hits"] for answer in answers) <= 200
+            until(lambda: taken(one, 200) and sum(server.command("DBSIZE") for server in servers) == 0)
+            assert taken(one, 200)[0] == 0
+
+
+def test_what_is_lent_runs_out(redis):
+    with Tool(redis.url) as tool:
+        until(lambda: tool("lend 0 10 3000 60000")["sent"] == 10)
+        until(lambda: redis.command("DBSIZE") == 10)
+        assert all(0 < redis.command("PTTL", key) <= 60000 for key in redis.command("KEYS", "*"))
+        until(lambda: tool("lend 0 10 3000 50")["sent"] == 10)
+        until(lambda: redis.command("DBSIZE") == 0)
+        assert taken(tool, 10)[0] == 0
+
+
+def test_a_user_who_may_not_take_may_do_the_rest(redis):
+    redis.command("ACL", "SETUSER", "modest", "on", ">" + CANARY, "resetkeys", "~penstock:*", "-@all", "+get", "+mget",
+                  "+set", "+del", "+ping", "+select", "+cluster|slots")
+    with Tool(redis.url.replace("//", "//modest@"), PENSTOCK_REMOTE_PASSWORD=CANARY) as tool:
+        stored(tool, 20)
+        assert taken(tool, 20)[0] == 0
+        tool("lend 30 5 100 60000")
+        until(lambda: tool("get 0 20 8")["hits"] == 20)
+    assert tool.said.count("refuses GETDEL") == 1 and "it answers NOPERM" not in tool.said
+
+
 # ---- claims
 
 

@@ -87,6 +87,17 @@ def test_the_same_comes_out(binary, photos, redis, plain, tmp_path):
         assert report["remote_hits"] + report["remote_errors"] >= (48, 96)[turn]
 
 
+def test_engines_of_a_group_share(binary, photos, redis, tmp_path):
+    """Every sample is prepared, adopted, or another job's; each of the two has all of them once an epoch."""
+    more = ("--epochs", 3, "--order", "ready", "--cache", "64M", "--sampling", "opportunistic")
+    pipeline = "decode | random_resized_crop(32) | delay(5) | hflip | normalize(imagenet)"
+    pair = [Engine(binary, photos, redis.url, *more, ledger=tmp_path / str(i), pipeline=pipeline) for i in range(2)]
+    for i, report in enumerate([engine.report() for engine in pair]):
+        assert report["samples"] == 3 * 48 == report["preparations"] + report["adopted"] + report["augmented_hits"]
+        rows = [line.split("\t") for line in (tmp_path / str(i)).read_text().splitlines() if not line.startswith("#")]
+        assert len({(row[0], row[4]) for row in rows}) == len(rows) == 3 * 48
+
+
 def test_a_cluster(binary, photos, plain, tmp_path):
     with rigs.RedisCluster(tmp_path / "cluster") as cluster:
         for turn in range(2):

@@ -218,10 +218,15 @@ class Nodes:
         found = values.get(arguments[0], (None, 0))
         if name == "GET":
             return bulk(self.spoilt(values, found[0], spoil))
+        if name == "GETDEL":
+            values.pop(arguments[0], None)
+            return bulk(self.spoilt(values, found[0], spoil))
         if name == "MGET":
             return array([bulk(self.spoilt(values, values.get(key, (None, 0))[0], spoil)) for key in arguments])
         if name == "SET":
             return self.set(values, arguments, found, now)
+        if name == "PSETEX":
+            return self.set(values, [arguments[0], arguments[2], b"PX", arguments[1]], found, now)
         if name in ("DEL", "UNLINK"):
             return integer(sum(values.pop(key, None) is not None for key in arguments))
         if name == "EXISTS":

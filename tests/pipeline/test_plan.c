@@ -314,6 +314,58 @@ static void choice_draws_by_weight(void)
     psti_plan_free(plan);
 }
 
+static bool fits(const psti_plan *plan, int kind, const psti_geom *size, int count)
+{
+    uint8_t pixels[4 * 6 * 4 * 2] = {0};
+    psti_decoded d[2] = {{.field = psti_field_of(kind, size)},
+                         {.field = psti_field_of(kind, size)}};
+    d[0].field.data = d[1].field.data = pixels;
+    d[0].field.x0 = 1;
+    d[0].field.whole_rows = 99;
+    const bool fit = psti_plan_augmented_fits(plan, d, count);
+    CHECK(!fit || (d[0].field.x0 == 0 && d[0].field.whole_rows == 4 && d[0].field.data == pixels));
+    return fit;
+}
+
+/* Sizes, types and channels that the plan's finish does not expect must never get there. */
+static void what_comes_from_elsewhere_must_fit(void)
+{
+    pst_error err;
+    psti_geom size = {.rows = 4, .cols = 6, .channels = 3, .dtype = PST_U8};
+    psti_plan *plan =
+        plan_of("decode | random_crop((4, 6)) | normalize(imagenet)", &image, 1, &err);
+    CHECK(psti_plan_augmented_travels(plan) && fits(plan, PST_IMAGE, &size, 1));
+    CHECK(!fits(plan, PST_IMAGE, &size, 0) && !fits(plan, PST_IMAGE, &size, 2));
+    CHECK(!fits(plan, PST_MASK, &size, 1));
+    size.dtype = PST_U16;
+    CHECK(!fits(plan, PST_IMAGE, &size, 1));
+    size.dtype = PST_U8;
+    size.channels = 1;
+    CHECK(!fits(plan, PST_IMAGE, &size, 1));
+    size.channels = 3;
+    size.rows = 3;
+    CHECK(!fits(plan, PST_IMAGE, &size, 1));
+    size.rows = 0;
+    CHECK(!fits(plan, PST_IMAGE, &size, 1));
+    psti_plan_free(plan);
+    plan = plan_of("decode(keep) | normalize(imagenet)", &image, 1, &err);
+    size.rows = 4;
+    CHECK(fits(plan, PST_IMAGE, &size, 1));
+    size.channels = 4; /* normalize has three */
+    CHECK(!fits(plan, PST_IMAGE, &size, 1));
+    psti_plan_free(plan);
+    plan = plan_of("decode", &mask, 1, &err);
+    CHECK(psti_plan_augmented_travels(plan) && !fits(plan, PST_MASK, &size, 1));
+    size.channels = 1;
+    CHECK(fits(plan, PST_MASK, &size, 1));
+    size.dtype = PST_U16;
+    CHECK(fits(plan, PST_MASK, &size, 1));
+    psti_plan_free(plan);
+    plan = plan_of("decode | call(mine)", &image, 1, &err);
+    CHECK(plan && !psti_plan_augmented_travels(plan)); /* who knows what it does elsewhere */
+    psti_plan_free(plan);
+}
+
 static void a_plan_outlives_its_pipeline(void)
 {
     /* plan_of frees the pipeline: a sanitizer sees a plan that still looks at it. */
@@ -360,6 +412,7 @@ int main(void)
     RUN(batch_ops_find_images_and_one_label);
     RUN(one_box_must_fit_all_images);
     RUN(choice_draws_by_weight);
+    RUN(what_comes_from_elsewhere_must_fit);
     RUN(a_plan_outlives_its_pipeline);
     RUN(too_many_fields_are_refused);
     RUN(nothing_is_left_behind);

@@ -306,7 +306,8 @@ def loop_without_growth(photos, rounds: int, slack_bytes: int) -> None:
     for _ in range(rounds):
         use_everything(photos)
     gc.collect()
-    assert ended(lambda: (threads(), open_files()) == before), f"{threads()} threads, {open_files()} files, not {before}"
+    # Fewer, where threads of an earlier loader were still ending when they were counted.
+    assert ended(lambda: threads() <= before[0] and open_files() <= before[1]), f"{threads()}, {open_files()}, not {before}"
     assert resident_bytes() - resident < slack_bytes
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The feed protocol by hand, for clients that do what they should not. Mirrors src/serve/wire.h, version 4."""
+"""The feed protocol by hand, for clients that do what they should not. Mirrors src/serve/wire.h, version 5."""
 import fcntl
 import mmap
 import os
@@ -7,7 +7,7 @@ import select
 import socket
 import struct
 
-MAGIC, VERSION = 0x46545350, 4
+MAGIC, VERSION = 0x46545350, 6
 HELLO, WELCOME, REFUSED, OPEN, SEGMENT, OPENED, RESTART, CREDIT, BATCH, SKIP, END, FAILED, RELEASE, LIST, LISTED = range(1, 16)
 F_ADD_SEALS, SEAL_SHRINK, SEAL_GROW, SEAL_WRITE = 1033, 2, 4, 8
 LIMIT_S = 60
