@@ -14,7 +14,6 @@ void answer_clear(answer *a)
 {
     memset(a, 0, offsetof(answer, body));
     a->length = a->first = a->last = a->total = UINT64_MAX;
-    a->date_s = -1;
     a->body_len = 0;
 }
 
@@ -92,13 +91,6 @@ static bool text_is(const char *at, const char *stop, const char *word)
     return (size_t)(stop - at) == strlen(word) && strncasecmp(at, word, strlen(word)) == 0;
 }
 
-static void take_date(answer *a, const char *at, const char *stop)
-{
-    char text[64];
-    take_text(text, sizeof text, at, stop);
-    a->date_s = *text ? (int64_t)curl_getdate(text, NULL) : -1;
-}
-
 static void take_header(answer *a, const char *name, size_t len, const char *at, const char *stop)
 {
     static const char sums[] = "x-amz-checksum-";
@@ -115,8 +107,8 @@ static void take_header(answer *a, const char *name, size_t len, const char *at,
                                      text_is(at, stop, "aws-chunked"));
     else if (text_is(name, behind, "transfer-encoding"))
         a->chunked = true;
-    else if (text_is(name, behind, "date") && a->date_s < 0)
-        take_date(a, at, stop);
+    else if (text_is(name, behind, "date") && !*a->date)
+        take_text(a->date, sizeof a->date, at, stop);
     else if (text_is(name, behind, "retry-after"))
         (void)number(at, stop, &a->retry_after_s, &end);
     else if (text_is(name, behind, "x-amz-bucket-region"))
@@ -147,6 +139,12 @@ void answer_line(answer *a, const char *line, size_t len)
     while (stop > at && (stop[-1] == ' ' || stop[-1] == '\t'))
         stop--;
     take_header(a, line, (size_t)(colon - line), at, stop);
+}
+
+/* Worked out where it is asked for: it takes longer than all else that an answer says. */
+int64_t answer_time(const answer *a)
+{
+    return *a->date ? (int64_t)curl_getdate(a->date, NULL) : -1;
 }
 
 /* ---- is it what was asked for ---------------------------------------------------------------- */

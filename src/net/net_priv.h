@@ -231,7 +231,7 @@ typedef struct answer {
     bool ranged, chunked, encoded, twice; /* twice: two lengths that differ */
     char etag[PSTI_ETAG_ROOM];
     char region[32];
-    int64_t date_s; /* of the server's clock; -1 = not said */
+    char date[64]; /* of the server's clock; "" = not said */
     uint64_t retry_after_s;
     sum sum;
     bool judged, adopted; /* the head was looked at as a whole; its bytes are the ones taken */
@@ -245,6 +245,8 @@ typedef struct answer {
 void answer_clear(answer *a);
 /* One line of the head, without its end. */
 void answer_line(answer *a, const char *line, size_t len);
+/* Seconds since 1970 by the server's clock; -1 = not said. */
+int64_t answer_time(const answer *a);
 /* The head is whole: is it what get asked for from byte `from` on? */
 void answer_judge(answer *a, const psti_get *get, uint64_t from);
 /* Whether get wants an object from its first byte to its last, so that no range is asked for. */

@@ -224,10 +224,10 @@ static bool renew(psti_get *get, const psti_transfer *t, verdict v)
     r->renewed++;
     if (v == EXPIRED)
         return provider_expired(b, t->creds_version);
-    if (t->answer.date_s < 0)
-        return false;
-    b->skew_s = t->answer.date_s - (int64_t)time(NULL);
-    return true;
+    const int64_t there_s = answer_time(&t->answer);
+    if (there_s >= 0)
+        b->skew_s = there_s - (int64_t)time(NULL);
+    return there_s >= 0;
 }
 
 /* Some servers do not tell the new etag with 412; a message without it helps little. */

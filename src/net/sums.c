@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The checksums that S3 keeps with objects: CRC32C, CRC32, CRC64NVME, SHA-1, SHA-256. Those of two
- * CRCs are computed by carry-less multiplication where the CPU has it: 64 bytes are folded into the
- * next 64 until few are left, which the table does. State in the caller's storage; any thread. */
+ * CRCs are computed by carry-less multiplication where the CPU has it: 64 bytes (256 where it is
+ * wide) are folded into the next ones until few are left, which the table does. State in the
+ * caller's storage; any thread. */
 #include <errno.h>
 #include <openssl/evp.h>
 #include <string.h>
@@ -14,7 +15,7 @@
 typedef struct crc_model {
     uint64_t poly, top; /* top: the bit of x^0 */
     uint64_t table[8][256];
-    uint64_t fold512[2], fold128[2];
+    uint64_t fold2048[2], fold512[2], fold128[2];
 } crc_model;
 
 static crc_model model32 = {.poly = 0xedb88320u, .top = 1ull << 31};
@@ -47,6 +48,8 @@ static void make_model(crc_model *m)
         for (int i = 0; i < 256; i++)
             m->table[t][i] = m->table[t - 1][i] >> 8 ^ m->table[0][m->table[t - 1][i] & 255];
     /* A product of two such numbers stands one bit too high, hence one power less. */
+    m->fold2048[0] = power(m, 2048 + 63);
+    m->fold2048[1] = power(m, 2048 - 1);
     m->fold512[0] = power(m, 512 + 63);
     m->fold512[1] = power(m, 512 - 1);
     m->fold128[0] = power(m, 128 + 63);
@@ -110,12 +113,48 @@ WITH_CLMUL static uint64_t by_cpu(const crc_model *m, uint64_t crc, const uint8_
     _mm_storeu_si128((__m128i *)rest, a);
     return by_table(m, by_table(m, 0, rest, sizeof rest), p, count);
 }
+
+#define WITH_WIDE __attribute__((target("avx512f,vpclmulqdq,pclmul,sse4.1")))
+
+WITH_WIDE static inline __m512i fold_wide(__m512i a, __m512i by, const uint8_t *next)
+{
+    const __m512i high = _mm512_clmulepi64_epi128(a, by, 0x00);
+    const __m512i low = _mm512_clmulepi64_epi128(a, by, 0x11);
+    return _mm512_ternarylogic_epi64(high, low, _mm512_loadu_si512(next), 0x96); /* xor */
+}
+
+/* count >= 256. What is left of all that was folded is as long as a step, and has the same CRC. */
+WITH_WIDE static uint64_t by_wide(const crc_model *m, uint64_t crc, const uint8_t *p, size_t count)
+{
+    enum { STEP = 256 };
+    uint8_t rest[STEP];
+    const __m512i by = _mm512_broadcast_i32x4(load((const uint8_t *)m->fold2048));
+    const __m512i first = _mm512_zextsi128_si512(_mm_set_epi64x(0, (long long)crc));
+    __m512i a = _mm512_xor_si512(_mm512_loadu_si512(p), first);
+    __m512i b = _mm512_loadu_si512(p + 64), c = _mm512_loadu_si512(p + 128),
+            d = _mm512_loadu_si512(p + 192);
+    for (p += STEP, count -= STEP; count >= STEP; p += STEP, count -= STEP) {
+        a = fold_wide(a, by, p);
+        b = fold_wide(b, by, p + 64);
+        c = fold_wide(c, by, p + 128);
+        d = fold_wide(d, by, p + 192);
+    }
+    _mm512_storeu_si512(rest, a);
+    _mm512_storeu_si512(rest + 64, b);
+    _mm512_storeu_si512(rest + 128, c);
+    _mm512_storeu_si512(rest + 192, d);
+    crc = by_cpu(m, 0, rest, STEP);
+    return count >= 64 ? by_cpu(m, crc, p, count) : by_table(m, crc, p, count);
+}
 #endif
 
 static uint64_t crc_of(const crc_model *m, uint64_t crc, const uint8_t *p, size_t count)
 {
     pthread_once(&once, make_models);
 #if defined(__x86_64__)
+    if (count >= 1024 && __builtin_cpu_supports("avx512f") &&
+        __builtin_cpu_supports("vpclmulqdq") && __builtin_cpu_supports("pclmul"))
+        return by_wide(m, crc, p, count);
     if (count >= 64 && __builtin_cpu_supports("pclmul") && __builtin_cpu_supports("sse4.1"))
         return by_cpu(m, crc, p, count);
 #endif

@@ -465,11 +465,11 @@ bool ahead_yield_locked(psti_pool *pool, bool fetched)
 void ahead_waits_locked(psti_feed *feed, uint64_t now)
 {
     lookahead *a = &feed->ahead;
-    if (!a->on)
-        return;
-    a->waited_ns = now;
-    if (feed->runnable || !feed->pool->reading || now - a->grown_ns < GROW_NS)
+    if (!a->on || feed->runnable || !feed->pool->reading)
         return; /* workers are what is short, not bytes */
+    a->waited_ns = now;
+    if (!feed->batches || now - a->grown_ns < GROW_NS)
+        return; /* that the first batch takes its time says nothing of the source */
     if (a->yielded_ns && now - a->yielded_ns < CALM_NS)
         return; /* memory is */
     a->grown_ns = now;

@@ -11,7 +11,7 @@
 
 #include "sched/sched_priv.h"
 
-enum { HEAP_MMAP = 1 << 20, HEAP_TRIM = 256 << 10 };
+enum { HEAP_MMAP = 1 << 20, HEAP_TRIM = 1 << 20 };
 enum { SLOW_MOST = 256 }; /* samples in slow lanes */
 
 /* ---- budget ---------------------------------------------------------------------------------- */

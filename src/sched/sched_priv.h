@@ -499,6 +499,7 @@ struct psti_feed {
     finding_map findings;
     uint64_t unseen_bytes; /* of the largest sample that had to be looked at first */
     task *runnable;        /* by order */
+    task *runnable_last;   /* while there is one */
 
     uint64_t wait_since; /* the consumer's own: when a wait began that timed out; 0 = none */
     atomic_uint wake;    /* consumers wait on it; partner: psti_feed_next */

@@ -11,17 +11,22 @@
 
 void task_runnable_locked(task *t)
 {
-    task **at = &t->feed->runnable;
+    psti_feed *feed = t->feed;
     if (t->slow) {
         lane_back_locked(t);
-        pool_signal_locked(t->feed->pool);
+        pool_signal_locked(feed->pool);
         return;
     }
+    /* Bytes come in order as a rule, and a walk over all that wait is a miss for each. */
+    task **at = feed->runnable && feed->runnable_last->order < t->order ? &feed->runnable_last->next
+                                                                        : &feed->runnable;
     while (*at && (*at)->order < t->order)
         at = &(*at)->next;
     t->next = *at;
     *at = t;
-    pool_signal_locked(t->feed->pool);
+    if (!t->next)
+        feed->runnable_last = t;
+    pool_signal_locked(feed->pool);
 }
 
 /* Whether all that was begun is sent out and one more may begin. */

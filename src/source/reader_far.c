@@ -19,13 +19,14 @@
 /* Runs of bytes with less than this between them are asked for as one: a request costs what so many
  * bytes cost. */
 enum { GAP_LEAST = 64 << 10 };
-/* Of joined reads: bytes of one, bytes of all with what lies between them. Longer ones gain nothing
- * by it, and come sooner over several connections. */
-enum { JOIN_EACH = 512 << 10, JOIN_MOST = 1 << 20 };
-/* A request of so many bytes does not wait for more. */
-enum { JOIN_ENOUGH = JOIN_MOST / 4 * 3 };
+/* Of joined reads: bytes of one, bytes of all with what lies between them, which holds a usual run
+ * of 16 photos. Longer ones gain little by it, and come sooner over several connections. */
+enum { JOIN_EACH = 512 << 10, JOIN_MOST = 2 << 20 };
+/* A request of so many bytes does not wait for more. Near to the most, or each run would leave
+ * crumbs. */
+enum { JOIN_ENOUGH = JOIN_MOST / 16 * 15 };
 /* Reads that are looked at together. */
-enum { BURST = 128, STREAMS = 8, STEPS_LEAST = 2, PATIENCE = 16 };
+enum { BURST = 128, STREAMS = 8, STEPS_LEAST = 2, PATIENCE = 32 };
 
 /* Reads on their way, in one request. */
 typedef struct flight {
@@ -284,8 +285,9 @@ static bool same_object(const psti_extent *a, const psti_extent *b)
 /* One of a burst. */
 typedef struct place {
     psti_read *read;
-    int came; /* when it was submitted; of the first of a run: the earliest of the run's */
-    int run;  /* how many are in the run that begins here; 0: it goes with those before it */
+    int came;  /* when it was submitted; of the first of a run: the earliest of the run's */
+    int run;   /* how many are in the run that begins here; 0: it goes with those before it */
+    bool full; /* of the first of a run: what comes next is there, and finds no room in it */
 } place;
 
 /* Objects in any order, of each its parts by offset. */
@@ -297,12 +299,16 @@ static int by_offset(const void *a, const void *b)
     return one->offset < two->offset ? -1 : one->offset > two->offset;
 }
 
+static bool goes_on(const psti_extent *last, const psti_extent *next)
+{
+    const uint64_t end = last->offset + last->length;
+    return same_object(last, next) && next->offset >= end && next->offset - end < GAP_LEAST;
+}
+
 /* Whether next goes into one request with those from first to last. */
 static bool fits(const psti_extent *first, const psti_extent *last, const psti_extent *next)
 {
-    const uint64_t end = last->offset + last->length;
-    return same_object(last, next) && first->length <= JOIN_EACH && next->length <= JOIN_EACH &&
-           next->offset >= end && next->offset - end < GAP_LEAST &&
+    return goes_on(last, next) && first->length <= JOIN_EACH && next->length <= JOIN_EACH &&
            next->offset + next->length - first->offset <= JOIN_MOST;
 }
 
@@ -315,6 +321,7 @@ static void join(place *burst, int count)
         p->read->next = NULL;
         p->run = 1;
         if (i == 0 || !fits(&first->read->at, &p[-1].read->at, &p->read->at)) {
+            first->full = i > 0 && goes_on(&p[-1].read->at, &p->read->at);
             first = p;
             continue;
         }
@@ -365,8 +372,8 @@ static bool waits(struct psti_far_reader *far, psti_read *reads, bool calm)
     const uint64_t begin = reads->at.offset, end = last->at.offset + last->at.length;
     pthread_mutex_lock(&far->lock);
     const struct stream *s = calm ? stream_locked(far, &reads->at) : NULL;
-    const bool goes_on = (calm && last->more) || (s && s->steps >= STEPS_LEAST);
-    const bool wait = goes_on && end - begin < JOIN_ENOUGH;
+    const bool expected = (calm && last->more) || (s && s->steps >= STEPS_LEAST);
+    const bool wait = expected && end - begin < JOIN_ENOUGH;
     if (!wait)
         note_locked(far, &reads->at, end);
     for (psti_read *r = reads, *next; wait && r; r = next) {
@@ -387,7 +394,7 @@ static void launch_burst(struct psti_far_reader *far, place *burst, int count, b
             burst[runs++] = burst[i];
     qsort(burst, (size_t)runs, sizeof *burst, by_arrival);
     for (int i = 0; i < runs; i++)
-        if (!waits(far, burst[i].read, calm))
+        if (burst[i].full || !waits(far, burst[i].read, calm))
             launch(far, burst[i].read, burst[i].run);
 }
 

@@ -150,10 +150,12 @@ static void what_web_servers_have_is_known_by_its_place(void)
     CHECK(id[1][0].lo != id[1][1].lo && id[1][0].lo != id[0][0].lo);
 }
 
+enum { LARGE = 3000000 }; /* bytes of an object */
+
 static void runs_of_bytes_are_ranges(void)
 {
     psti_dataset *far = open_plain("s3://b/large");
-    uint8_t *buf = calloc(1, 600000);
+    uint8_t *buf = calloc(1, LARGE);
     psti_extent at;
     CHECKF(far && psti_dataset_extent(far, 0, 0, &at) == 0, "%s", last_error.message);
     if (!far) {
@@ -168,9 +170,9 @@ static void runs_of_bytes_are_ranges(void)
     CHECK(buf[999] == 0 && buf[1010] == 0 && buf[50000] == 0);
     const psti_span close_by = {.offset = 7, .length = 10, .step = 1000, .count = 3};
     CHECK(psti_read_spans(&at, &close_by, false, buf) == 0 && buf[2007] == 2007 % 251);
-    const psti_span beyond = {.offset = 599990, .length = 11, .count = 1};
+    const psti_span beyond = {.offset = LARGE - 10, .length = 11, .count = 1};
     CHECK(psti_read_spans(&at, &beyond, false, buf) == -ERANGE);
-    CHECK(psti_read_now(&at, buf) == 0 && buf[599999] == 599999 % 251);
+    CHECK(psti_read_now(&at, buf) == 0 && buf[LARGE - 1] == (LARGE - 1) % 251);
     psti_dataset_unref(far);
     free(buf);
 }
@@ -270,7 +272,8 @@ typedef struct parts {
     landing l;
     psti_read read[PARTS];
     pst_error why[PARTS];
-    uint8_t buf[PARTS][4096];
+    uint8_t buf[PARTS][380096];
+    uint64_t length; /* of those that are asked for next */
     uint64_t before; /* requests that were sent */
     bool more;       /* of those that are asked for next */
 } parts;
@@ -291,6 +294,7 @@ static parts *parts_open(void)
     CHECKF(p->data && psti_reader_open(PST_IO_AUTO, 2, &p->reader, &last_error) == 0, "%s",
            last_error.message);
     p->before = requests();
+    p->length = 4000;
     return p;
 }
 
@@ -302,7 +306,7 @@ static void ask_for(parts *p, int i, uint64_t offset)
         .buf = p->buf[i], .done = on_read, .user = &p->l, .err = &p->why[i], .more = p->more};
     CHECK(psti_dataset_extent(p->data, 0, 0, &r->at) == 0);
     r->at.offset = offset;
-    r->at.length = 4000;
+    r->at.length = p->length;
     pthread_mutex_lock(&p->l.lock);
     p->l.left++;
     pthread_mutex_unlock(&p->l.lock);
@@ -319,10 +323,11 @@ static void await(parts *p, int left)
 
 static bool is_right(const parts *p, int i)
 {
-    for (uint64_t k = 0; k < 4000; k++)
-        if (p->buf[i][k] != (uint8_t)((p->read[i].at.offset + k) % 251))
+    const psti_extent *at = &p->read[i].at;
+    for (uint64_t k = 0; k < at->length; k++)
+        if (p->buf[i][k] != (uint8_t)((at->offset + k) % 251))
             return false;
-    return p->buf[i][4000] == 0;
+    return p->buf[i][at->length] == 0;
 }
 
 static void parts_close(parts *p)
@@ -412,6 +417,25 @@ static void who_says_that_more_comes_waits_for_it(void)
     parts_close(p);
 }
 
+/* What finds no room in it is there already: nothing else can come. */
+static void a_full_request_does_not_wait(void)
+{
+    parts *p = parts_open();
+    p->more = true;
+    p->length = 380000; /* five of them are less than is worth a request by itself */
+    for (int i = 0; i < PARTS; i++)
+        ask_calmly(p, i, (uint64_t)i * p->length);
+    await(p, 1);
+    CHECK(p->l.status == 0 && requests() == p->before + 1);
+    for (int i = 0; i < PARTS - 1; i++)
+        CHECKF(is_right(p, i), "part %d", i);
+    psti_reader_plug(p->reader);
+    psti_reader_unplug(p->reader, false);
+    await(p, 0);
+    CHECK(p->l.status == 0 && is_right(p, PARTS - 1));
+    parts_close(p);
+}
+
 static void nobody_waits_for_ever(void)
 {
     parts *p = parts_open();
@@ -496,10 +520,10 @@ int main(int argc, char **argv)
         put_text(at("b/v%d/list.tsv", i), "key\tlabel\nx.jpg\t1\n");
         put_text(at("b/v%d/x.jpg", i), "the same");
     }
-    uint8_t *large = malloc(600000);
-    for (int i = 0; i < 600000; i++)
+    uint8_t *large = malloc(LARGE);
+    for (int i = 0; i < LARGE; i++)
         large[i] = (uint8_t)(i % 251);
-    put_bytes(at("b/large/x.npy"), large, 600000);
+    put_bytes(at("b/large/x.npy"), large, LARGE);
     free(large);
     if (argc < 2 || !start_server(argv[1])) {
         fprintf(stderr, "the server did not start\n");
@@ -516,6 +540,7 @@ int main(int argc, char **argv)
     RUN(the_same_bytes_twice_are_two_requests);
     RUN(who_reads_in_order_waits_for_more);
     RUN(who_says_that_more_comes_waits_for_it);
+    RUN(a_full_request_does_not_wait);
     RUN(nobody_waits_for_ever);
     RUN(who_does_not_is_sent_at_once);
     RUN(one_that_waits_can_be_cancelled);
