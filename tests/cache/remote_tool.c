@@ -9,7 +9,7 @@
  *     take FIRST COUNT WINDOW        asks for them, and they are gone from there
  *     claim KEY COST_MS              asks for one with a claim
  *     store KEY SIZE                 stores the one that was claimed
- *     release KEY
+ *     release                        gives that claim up
  *     stats                          the tier's figures
  *     fork                           asks in a child */
 #include <errno.h>
@@ -44,7 +44,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t change = PTHREAD_COND_INITIALIZER;
 static ask asks[WINDOW_MAX];
 static int busy;
-static uint64_t mine_ns;
+static psti_remote_op *mine; /* has the last claim that was won */
 static tally seen;
 
 static psti_cache_key key_of(long number)
@@ -96,7 +96,7 @@ static void done(psti_remote_op *op, int status)
     seen.total_ms += ms;
     if (ms > seen.most_ms)
         seen.most_ms = ms;
-    mine_ns = op->mine_ns;
+    mine = status == PSTI_REMOTE_MINE ? op : mine;
     a->state = ENDED;
     busy--;
     pthread_cond_signal(&change);
@@ -140,7 +140,7 @@ static void wait_all(void)
     }
 }
 
-static bool put(psti_remote *r, long number, size_t size, uint64_t mine, uint64_t life_ms)
+static bool put(psti_remote *r, long number, size_t size, psti_remote_op *claimed, uint64_t life_ms)
 {
     const psti_cache_key key = key_of(number);
     const psti_cache_content content = {.bytes = size};
@@ -156,7 +156,7 @@ static bool put(psti_remote *r, long number, size_t size, uint64_t mine, uint64_
     psti_envelope_pack(&key, &content, bytes, psti_remote_put_bytes(p));
     free(bytes);
     psti_remote_put_life(p, life_ms);
-    psti_remote_put_send(r, p, mine);
+    psti_remote_put_send(r, p, claimed);
     return true;
 }
 
@@ -217,7 +217,7 @@ static bool obey(psti_remote *r, const char *line)
         sscanf(line, "lend %ld %ld %zu %lu", &first, &n, &size, &life) == 4) {
         long sent = 0;
         for (long i = 0; i < n; i++)
-            sent += put(r, first + i, size, 0, life);
+            sent += put(r, first + i, size, NULL, life);
         printf("{\"sent\": %ld}\n", sent);
         fflush(stdout);
     } else if (sscanf(line, "get %ld %ld %d %ld", &first, &n, &window, &every) >= 3) {
@@ -235,11 +235,13 @@ static bool obey(psti_remote *r, const char *line)
         wait_all();
         tell();
     } else if (sscanf(line, "store %ld %zu", &first, &size) == 2) {
-        printf("{\"sent\": %d}\n", put(r, first, size, mine_ns, 0));
+        const bool sent = put(r, first, size, mine, 0);
+        mine = sent ? NULL : mine;
+        printf("{\"sent\": %d}\n", sent);
         fflush(stdout);
-    } else if (sscanf(line, "release %ld", &first) == 1) {
-        const psti_cache_key key = key_of(first);
-        psti_remote_release(r, &key);
+    } else if (strncmp(line, "release", 7) == 0 && mine) {
+        psti_remote_release(r, mine);
+        mine = NULL;
         printf("{}\n");
         fflush(stdout);
     } else if (strncmp(line, "stats", 5) == 0) {
