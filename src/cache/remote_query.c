@@ -499,7 +499,8 @@ static bool may_claim(const psti_remote *r, const psti_remote_op *op)
     return r->makers == 0 || (uint64_t)have < (uint64_t)r->makers * (each > 2 ? each : 2);
 }
 
-/* Claims what was missed, as much as makers need, and what waits longer than it should. */
+/* Claims what was missed, as much as makers need; what waits long also where they have nothing to
+ * do, whatever they have claimed. */
 static uint64_t missed_tick(psti_remote *r, uint64_t now)
 {
     for (link_t *at = r->missed.next, *next; at != &r->missed; at = next) {
@@ -508,7 +509,7 @@ static uint64_t missed_tick(psti_remote *r, uint64_t now)
         psti_remote_op *op = op_of(q);
         if (now >= r->looked_ns + LOOK_NS && !is_wanted(op)) {
             finish(r, q, -ECANCELED);
-        } else if (q->due_ns <= now || may_claim(r, op)) {
+        } else if (may_claim(r, op) || (q->due_ns <= now && is_pressing(op))) {
             q->claiming = true;
             r->claiming++;
             next_ask(r, q, ASK_AGAIN, now);

@@ -8,8 +8,9 @@
  *     lend FIRST COUNT SIZE MS       stores them for so long
  *     take FIRST COUNT WINDOW        asks for them, and they are gone from there
  *     claim KEY COST_MS              asks for one with a claim
+ *     wait FIRST COUNT WINDOW        as get, and nobody presses for the answers
  *     store KEY SIZE                 stores the one that was claimed
- *     release                        gives that claim up
+ *     release                        gives that claim up, if there is one
  *     stats                          the tier's figures
  *     fork                           asks in a child */
 #include <errno.h>
@@ -45,6 +46,7 @@ static pthread_cond_t change = PTHREAD_COND_INITIALIZER;
 static ask asks[WINDOW_MAX];
 static int busy;
 static psti_remote_op *mine; /* has the last claim that was won */
+static bool patient;
 static tally seen;
 
 static psti_cache_key key_of(long number)
@@ -103,6 +105,12 @@ static void done(psti_remote_op *op, int status)
     pthread_mutex_unlock(&lock);
 }
 
+static bool never(psti_remote_op *op)
+{
+    (void)op;
+    return false;
+}
+
 typedef void ask_fn(psti_remote *r, psti_remote_op *op);
 
 static void get(psti_remote *r, ask_fn *how, long number, int window, uint64_t cost_ns)
@@ -122,6 +130,7 @@ static void get(psti_remote *r, ask_fn *how, long number, int window, uint64_t c
     a->op.cost_ns = cost_ns;
     a->op.room = room;
     a->op.done = done;
+    a->op.pressing = patient ? never : NULL;
     a->op.user = a;
     a->begun_ns = psti_now_ns();
     how(r, &a->op);
@@ -220,11 +229,13 @@ static bool obey(psti_remote *r, const char *line)
             sent += put(r, first + i, size, NULL, life);
         printf("{\"sent\": %ld}\n", sent);
         fflush(stdout);
-    } else if (sscanf(line, "get %ld %ld %d %ld", &first, &n, &window, &every) >= 3) {
+    } else if (sscanf(line, "get %ld %ld %d %ld", &first, &n, &window, &every) >= 3 ||
+               (patient = sscanf(line, "wait %ld %ld %d", &first, &n, &window) == 3)) {
         for (long i = 0; i < n; i++)
             get(r, psti_remote_get, first + (every ? i % every : i), window, 0);
         wait_all();
         tell();
+        patient = false;
     } else if (sscanf(line, "take %ld %ld %d", &first, &n, &window) == 3) {
         for (long i = 0; i < n; i++)
             get(r, psti_remote_take, first + i, window, 0);
@@ -239,8 +250,9 @@ static bool obey(psti_remote *r, const char *line)
         mine = sent ? NULL : mine;
         printf("{\"sent\": %d}\n", sent);
         fflush(stdout);
-    } else if (strncmp(line, "release", 7) == 0 && mine) {
-        psti_remote_release(r, mine);
+    } else if (strncmp(line, "release", 7) == 0) {
+        if (mine)
+            psti_remote_release(r, mine);
         mine = NULL;
         printf("{}\n");
         fflush(stdout);
