@@ -166,6 +166,15 @@ void pool_signal_locked(psti_pool *pool)
         pthread_cond_signal(&pool->work);
 }
 
+/* The tier is asked for a sample while workers are busy with others, as long as no more than half of
+ * the tasks are under way: beyond that more batches are begun, and the memory of each is written to
+ * for the first time once. */
+static bool asks_ahead_locked(const psti_feed *feed)
+{
+    const psti_pool *pool = feed->pool;
+    return feed->asks_ahead && 2 * (pool->inflight - pool->aside) < pool->aim_max;
+}
+
 /* Of the feeds whose reads are sent ahead, or whose samples are asked for ahead, and that have not
  * been refused in this round, the one with fewest samples on their way: tasks and bytes are short
  * where reading is slow, and who has them has the source. */
@@ -173,7 +182,7 @@ static psti_feed *next_ahead_locked(psti_pool *pool, uint64_t round)
 {
     psti_feed *best = NULL;
     for (psti_feed *feed = pool->feeds; feed; feed = feed->next)
-        if ((feed_sends_ahead(feed) || feed->asks_ahead || pool->cold > 0) &&
+        if ((feed_sends_ahead(feed) || asks_ahead_locked(feed) || pool->cold > 0) &&
             feed->refused != round && (!best || feed->inflight < best->inflight))
             best = feed;
     return best;
