@@ -18,7 +18,7 @@
 #include "core/memory.h"
 
 static const double PRIOR_RATE = 1e9; /* bytes a second, until much was read */
-enum { PIECE = 256 << 10, READS = 64, PUTS_WINDOW = 64, BURST = 4 << 20 };
+enum { PIECE = 256 << 10, READS = 16, PUTS_WINDOW = 64, BURST = 4 << 20 };
 
 /* ---- opening and closing --------------------------------------------------------------------- */
 
@@ -400,13 +400,26 @@ static void note_bandwidth(line *l, uint64_t since, uint64_t until, size_t bytes
     r->busy_ns = r->busy_bytes = 0;
 }
 
+/* Whatever is there, up to a piece of INTAKE; false when the connection is gone. The library would
+ * read a quarter of that at a time; through TLS it has to. */
+static bool take_in(line *l)
+{
+    psti_remote *r = l->remote;
+    if (r->url.tls)
+        return redisBufferRead(l->redis) == REDIS_OK;
+    const ssize_t got = recv(l->redis->fd, r->intake, INTAKE, MSG_DONTWAIT);
+    if (got < 0)
+        return errno == EAGAIN || errno == EINTR;
+    return got > 0 && redisReaderFeed(l->redis->reader, r->intake, (size_t)got) == REDIS_OK;
+}
+
 static void line_read(line *l, uint64_t now)
 {
     const redisContext *redis = l->redis;
     for (int i = 0; i < READS && l->redis == redis; i++) {
         const size_t before = l->redis->reader->len;
         const uint64_t since = psti_now_ns();
-        if (redisBufferRead(l->redis) != REDIS_OK) {
+        if (!take_in(l)) {
             if (l->state == LINE_UP && l->first == l->next && list_empty(&l->queue) &&
                 now > l->node->until_ns + BREAK_NS)
                 node_renew(l->node, now);
@@ -422,7 +435,7 @@ static void line_read(line *l, uint64_t now)
         answers(l, now);
         if (l->redis == redis)
             note_bandwidth(l, since, until, got);
-        if (got < 16 << 10 && !l->remote->url.tls) /* what the library reads at once */
+        if (got < INTAKE && !l->remote->url.tls)
             return;
     }
 }

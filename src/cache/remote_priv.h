@@ -117,6 +117,7 @@ typedef struct sent {
     uint8_t what;
 } sent;
 
+enum { INTAKE = 64 << 10 }; /* bytes read at once */
 enum { RING = 1024, WINDOW_MIN = 4, WINDOW_MAX = 256 };
 
 typedef enum line_state { LINE_CLOSED, LINE_CONNECTING, LINE_HELLO, LINE_UP } line_state;
@@ -250,6 +251,7 @@ struct psti_remote {
     counters count;
 
     /* the thread's own */
+    char intake[INTAKE]; /* what was read last */
     node *nodes[NODES_MAX];
     bool cluster, mapped; /* has slots; a topology or a single server is known */
     bool said;            /* that it does not answer */
