@@ -166,9 +166,9 @@ void pool_signal_locked(psti_pool *pool)
         pthread_cond_signal(&pool->work);
 }
 
-/* The tier is asked for a sample while workers are busy with others, as long as no more than half of
- * the tasks are under way: beyond that more batches are begun, and the memory of each is written to
- * for the first time once. */
+/* The tier is asked for a sample while workers are busy with others, as long as no more than half
+ * of the tasks are under way: beyond that more batches are begun, and the memory of each is written
+ * to for the first time once. */
 static bool asks_ahead_locked(const psti_feed *feed)
 {
     const psti_pool *pool = feed->pool;
