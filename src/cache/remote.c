@@ -26,11 +26,11 @@ static const double FIRST_HANDLED_S = 0.5e-9; /* until it is measured */
 
 /* ---- the thread ------------------------------------------------------------------------------ */
 
-void remote_node_is(psti_remote *r, const node *n, bool up)
+void remote_node_is(psti_remote *r, const node *n, node_state state)
 {
     for (int i = 0; i < NODES_MAX; i++)
         if (r->nodes[i] == n)
-            atomic_store_explicit(&r->node_up[i], up, memory_order_relaxed);
+            atomic_store_explicit(&r->node_is[i], state, memory_order_relaxed);
 }
 
 void remote_no_taking(psti_remote *r)
@@ -95,6 +95,7 @@ static bool take_incoming(psti_remote *r)
     while (!list_empty(&taken)) {
         psti_remote_request *q = LINK_OF(psti_remote_request, queued, taken.next);
         list_remove(&q->queued);
+        q->due_ns = now + PSTI_REMOTE_WAIT_NS; /* this thread's own delay is not the server's */
         query_start(r, q, now);
     }
     return closing;
@@ -105,6 +106,8 @@ static uint64_t tick(psti_remote *r)
 {
     const uint64_t now = psti_now_ns();
     uint64_t next = queries_tick(r, now);
+    const uint64_t renew = claims_tick(r, now);
+    next = renew < next ? renew : next;
     for (int i = 0; i < NODES_MAX; i++) {
         if (!r->nodes[i])
             continue;
@@ -225,22 +228,35 @@ static void *remote_main(void *arg)
 
 /* ---- asking ---------------------------------------------------------------------------------- */
 
-static void submit(psti_remote *r, psti_remote_request *q)
+static void wake(psti_remote *r)
 {
     const uint64_t one = 1;
+    if (write(r->wake, &one, sizeof one) < 0)
+        psti_log(PSTI_LOG_ERROR, "remote tier: %s", strerror(errno)); /* cannot be: a counter */
+}
+
+static void submit(psti_remote *r, psti_remote_request *q)
+{
     pthread_mutex_lock(&r->lock);
     list_add_before(&r->incoming, &q->queued);
-    const bool wake = !r->awake;
+    const bool sleeps = !r->awake;
     r->awake = true;
     pthread_mutex_unlock(&r->lock);
-    if (wake && write(r->wake, &one, sizeof one) < 0)
-        psti_log(PSTI_LOG_ERROR, "remote tier: %s", strerror(errno)); /* cannot be: a counter */
+    if (sleeps)
+        wake(r);
+}
+
+void psti_remote_hurry(psti_remote *r)
+{
+    if (r->pid == getpid() && atomic_load_explicit(&r->tense, memory_order_relaxed))
+        wake(r);
 }
 
 static bool slot_answers(psti_remote *r, const psti_remote_request *q)
 {
     const int index = atomic_load_explicit(&r->slot_node[q->slot], memory_order_relaxed);
-    return index < NODES_MAX && atomic_load_explicit(&r->node_up[index], memory_order_relaxed);
+    return index < NODES_MAX &&
+           atomic_load_explicit(&r->node_is[index], memory_order_relaxed) != NODE_DOWN;
 }
 
 bool psti_remote_answers(psti_remote *r, const psti_cache_key *key)
@@ -257,13 +273,11 @@ static void ask_for(psti_remote *r, psti_remote_op *op, ask what)
     psti_remote_request *q = &op->request;
     *q = (psti_remote_request){.what = (uint8_t)what};
     op->size = 0;
-    op->mine_ns = 0;
     if (r->pid != getpid()) {
         op->done(op, -EAGAIN);
         return;
     }
     query_key(q, &op->key);
-    q->due_ns = psti_now_ns() + PSTI_REMOTE_WAIT_NS;
     count_one(&r->count.gets);
     submit(r, q);
 }
@@ -315,6 +329,7 @@ void remote_put_done(psti_remote *r, psti_remote_put *put, bool taken)
             atomic_fetch_add_explicit(&r->count.bytes_put, put->size, memory_order_relaxed);
     }
     pthread_mutex_lock(&r->lock);
+    list_remove(&put->claim.link);
     spare_locked(r, put);
     pthread_mutex_unlock(&r->lock);
 }
@@ -378,6 +393,7 @@ static psti_remote_put *put_take(psti_remote *r, size_t size, bool wait)
         return NULL;
     put->size = size;
     put->life_ms = 0;
+    put->claim = (psti_remote_claim){.slot = 0};
     if (size && !need(put, size)) {
         psti_remote_put_cancel(r, put);
         return NULL;
@@ -418,10 +434,18 @@ static void note_making(psti_remote *r, uint64_t took_ns)
     atomic_store_explicit(&r->making_ns, took_ns > fallen ? took_ns : fallen, memory_order_relaxed);
 }
 
-void psti_remote_put_send(psti_remote *r, psti_remote_put *put, uint64_t mine_ns)
+/* The claim stays until the value is there. */
+void psti_remote_put_send(psti_remote *r, psti_remote_put *put, psti_remote_op *claimed)
 {
-    if (mine_ns)
-        note_making(r, psti_now_ns() - mine_ns);
+    if (claimed) {
+        note_making(r, psti_now_ns() - claimed->claim.won_ns);
+        pthread_mutex_lock(&r->lock);
+        put->claim = claimed->claim;
+        list_remove(&claimed->claim.link);
+        list_add_before(&r->held, &put->claim.link);
+        pthread_mutex_unlock(&r->lock);
+        atomic_fetch_sub_explicit(&r->making, 1, memory_order_relaxed);
+    }
     submit(r, &put->request);
 }
 
@@ -432,15 +456,21 @@ void psti_remote_put_cancel(psti_remote *r, psti_remote_put *put)
     pthread_mutex_unlock(&r->lock);
 }
 
-void psti_remote_release(psti_remote *r, const psti_cache_key *key)
+void psti_remote_release(psti_remote *r, psti_remote_op *claimed)
 {
-    if (!psti_remote_answers(r, key))
+    const psti_remote_claim *claim = &claimed->claim;
+    if (r->pid != getpid())
         return;
+    pthread_mutex_lock(&r->lock);
+    list_remove(&claimed->claim.link);
+    pthread_mutex_unlock(&r->lock);
+    atomic_fetch_sub_explicit(&r->making, 1, memory_order_relaxed);
     psti_remote_put *put = put_take(r, 0, false);
     if (!put)
-        return;
+        return; /* the mark runs out */
     put->request.what = ASK_RELEASE;
-    query_key(&put->request, key);
+    put->request.slot = claim->slot;
+    memcpy(put->request.key, claim->key, sizeof claim->key);
     submit(r, &put->request);
 }
 
@@ -526,7 +556,12 @@ int psti_remote_open(const psti_remote_spec *spec, psti_remote **out, pst_error 
     pthread_condattr_destroy(&attr);
     list_init(&r->incoming);
     list_init(&r->timed);
+    list_init(&r->late);
+    list_init(&r->missed);
     list_init(&r->waiting);
+    list_init(&r->held);
+    r->renew_ns = UINT64_MAX;
+    r->makers = spec->makers;
     r->pid = getpid();
     r->wake = -1;
     r->value_max = spec->value_max ? spec->value_max : VALUE_MAX;
@@ -618,7 +653,7 @@ void psti_remote_stats_get(psti_remote *r, psti_remote_stats *out)
             continue;
         seen[i] = true;
         out->nodes++;
-        out->nodes_up += atomic_load_explicit(&r->node_up[i], memory_order_relaxed);
+        out->nodes_up += atomic_load_explicit(&r->node_is[i], memory_order_relaxed) == NODE_UP;
     }
 }
 

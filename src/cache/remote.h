@@ -3,12 +3,13 @@
  * engines that name it. Values are opaque here (see cache/envelope.h for what is in them).
  *
  * It may only ever make things faster. Whatever goes wrong, an answer that does not come, an error,
- * a value that is too large, is a miss, told within PSTI_REMOTE_WAIT_NS, or a few times that while
- * answers to others stream in; a node that does not answer is not asked for a second, then tried
- * again without any sample waiting for it.
+ * a value that is too large, is a miss, told within PSTI_REMOTE_WAIT_NS if anybody has nothing to
+ * do meanwhile, or a few times that while answers to others stream in; a node that does not answer
+ * for a second is given up, then tried again without any sample waiting for it.
  *
- * Claims: so that of several engines that miss the same entry one makes it, the first to miss it
- * sets a mark that runs out by itself; the others wait for the value, a bounded time.
+ * Claims: so that of several engines that miss the same entry one makes it, the first that comes to
+ * make it sets a mark that runs out by itself, unless it is renewed; the others wait for the value,
+ * a bounded time.
  *
  * One thread per tier does all of the talking. Any thread may call; callbacks come from the tier's
  * thread and must not block. After fork the child's calls are misses, and only close is of use. */
@@ -29,6 +30,8 @@ typedef struct psti_remote_spec {
     const char *url;
     size_t value_max; /* bytes of the largest value sent or taken; 0: 64 MiB */
     size_t queue_max; /* bytes that wait to be sent, at most; 0: 32 MiB. As much again is kept */
+    int makers; /* values that are made at a time, which is how many are claimed: enough for them to
+                   go on with. 0: whatever is missed is claimed */
 } psti_remote_spec;
 
 /* Waits a moment for the first node to answer; that none does is no failure. Fails where the URL is
@@ -53,18 +56,29 @@ typedef struct psti_remote_request {
     struct psti_remote_link timed, queued;
     struct psti_remote_line *line; /* sent through, with that number; or NULL */
     uint32_t number;
-    uint8_t what, redirects, late;
-    bool asking; /* the next time behind ASKING */
+    uint8_t what, redirects;
+    bool asking;        /* the next time behind ASKING */
+    bool claiming, won; /* on the way to a claim; the mark is set, the value looked for once more */
     uint16_t slot;
     uint64_t due_ns, lost_ns, sent_ns;
+    uint64_t looked_ns;             /* when value and mark were last asked for together */
     struct psti_remote_line *via;   /* queued at, or sent through */
     uint64_t since_ns, since_bytes; /* asked then, when so much had come in there */
     char key[PSTI_REMOTE_KEY_ROOM];
 } psti_remote_request;
 
+/* A claim, from when it was won until its value is stored; the tier's own. */
+typedef struct psti_remote_claim {
+    struct psti_remote_link link;
+    uint16_t slot;
+    uint64_t won_ns, renew_ns, life_ns;
+    char key[PSTI_REMOTE_KEY_ROOM];
+} psti_remote_claim;
+
 enum { PSTI_REMOTE_MINE = 1 };
 
-/* In the caller's storage, untouched from psti_remote_get until done. */
+/* In the caller's storage, untouched from psti_remote_get until done; `claim` until the claim was
+ * met or released, while the rest may be used for other questions. */
 typedef struct psti_remote_op {
     psti_cache_key key;
     /* What it costs to make it, roughly. 0: no claim, a miss is told at once. */
@@ -73,24 +87,31 @@ typedef struct psti_remote_op {
      * a miss. Called once at most before done. */
     uint8_t *(*room)(struct psti_remote_op *op, size_t size);
     /* 0: the value is where room said. PSTI_REMOTE_MINE: it is not there, and the caller has the
-     * claim: psti_remote_put_send or psti_remote_release is to follow. -ENOENT: not there, or
-     * nobody finished it in time. -EAGAIN: no answer. -ECANCELED: the tier closes, or it is
-     * not wanted any more. */
+     * claim: psti_remote_put_send or psti_remote_release with this op is to follow. -ENOENT: not
+     * there, or nobody finished it in time. -EAGAIN: no answer. -ECANCELED: the tier closes, or it
+     * is not wanted any more. */
     void (*done)(struct psti_remote_op *op, int status);
     /* Whether a value that another makes is still waited for; NULL: yes. Asked now and then. */
     bool (*wanted)(struct psti_remote_op *op);
+    /* Whether anybody has nothing else to do until this is done; NULL: yes. As long as nobody has,
+     * an answer that is late is not given up, nor one who takes long to make it. Asked now and
+     * then, and after psti_remote_hurry. */
+    bool (*pressing)(struct psti_remote_op *op);
     void *user;
-    size_t size;      /* of the value; set before done(0) */
-    uint64_t mine_ns; /* when the claim was won; set before done(PSTI_REMOTE_MINE) */
+    size_t size; /* of the value; set before done(0) */
 
+    psti_remote_claim claim;
     psti_remote_request request;
 } psti_remote_op;
 
-/* Whether it makes sense to ask: the node that has the key answers as far as is known. Cheap. */
+/* Whether it makes sense to ask: the node that has the key answers as far as is known, or is only
+ * late, so that what is pressing would be told at once. Cheap. */
 bool psti_remote_answers(psti_remote *remote, const psti_cache_key *key);
 void psti_remote_get(psti_remote *remote, psti_remote_op *op);
 /* The same without a claim, and what is found is gone from there: of all that ask, one gets it. */
 void psti_remote_take(psti_remote *remote, psti_remote_op *op);
+/* Somebody has run out of things to do: what is late may be pressing now. Cheap if nothing is. */
+void psti_remote_hurry(psti_remote *remote);
 /* Whether the server lets values be taken, and stored for a time: true until it refused. Cheap. */
 bool psti_remote_takes(const psti_remote *remote);
 
@@ -105,11 +126,12 @@ psti_remote_put *psti_remote_put_begin(psti_remote *remote, const psti_cache_key
 uint8_t *psti_remote_put_bytes(psti_remote_put *put);
 /* Before it is sent: the value is gone after so long. */
 void psti_remote_put_life(psti_remote_put *put, uint64_t ms);
-/* mine_ns: the op's where the caller has the claim; else 0. */
-void psti_remote_put_send(psti_remote *remote, psti_remote_put *put, uint64_t mine_ns);
+/* claimed: the op that has the claim which this meets; NULL: none. */
+void psti_remote_put_send(psti_remote *remote, psti_remote_put *put, psti_remote_op *claimed);
 void psti_remote_put_cancel(psti_remote *remote, psti_remote_put *put);
-/* The value will not come from this engine: whoever waits for it need not. Never blocks. */
-void psti_remote_release(psti_remote *remote, const psti_cache_key *key);
+/* The value that was claimed will not come from this engine: whoever waits for it need not. Never
+ * blocks. */
+void psti_remote_release(psti_remote *remote, psti_remote_op *claimed);
 
 /* ---- figures --------------------------------------------------------------------------------- */
 

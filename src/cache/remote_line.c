@@ -18,7 +18,7 @@
 #include "core/memory.h"
 
 static const double PRIOR_RATE = 1e9; /* bytes a second, until much was read */
-enum { PIECE = 256 << 10, READS = 64, PUTS_WINDOW = 64, BURST = 4 << 20 };
+enum { PIECE = 256 << 10, READS = 16, PUTS_WINDOW = 64, BURST = 4 << 20 };
 
 /* ---- opening and closing --------------------------------------------------------------------- */
 
@@ -84,7 +84,7 @@ static int find_address(node *n)
     psti_remote *r = n->remote;
     bool any = false;
     for (int i = 0; i < NODES_MAX; i++)
-        any |= atomic_load_explicit(&r->node_up[i], memory_order_relaxed);
+        any |= atomic_load_explicit(&r->node_is[i], memory_order_relaxed) != NODE_DOWN;
     if (any && n->address[0])
         return 0;
     char found[HOST_ROOM];
@@ -117,7 +117,7 @@ void node_fail(node *n, uint64_t now, const char *why)
 {
     psti_remote *r = n->remote;
     count_one(&r->count.breaks);
-    remote_node_is(r, n, false);
+    remote_node_is(r, n, NODE_DOWN);
     n->stalled = false;
     n->until_ns = now + BREAK_NS;
     r->refresh_wanted |= r->cluster;
@@ -130,7 +130,7 @@ void node_fail(node *n, uint64_t now, const char *why)
 /* A server that closes connections which are idle has done nothing wrong. */
 static void node_renew(node *n, uint64_t now)
 {
-    remote_node_is(n->remote, n, false);
+    remote_node_is(n->remote, n, NODE_DOWN);
     n->until_ns = now + 20 * MS;
     line_close(&n->get);
     line_close(&n->put);
@@ -138,7 +138,7 @@ static void node_renew(node *n, uint64_t now)
 
 void node_drop(node *n)
 {
-    remote_node_is(n->remote, n, false);
+    remote_node_is(n->remote, n, NODE_DOWN);
     line_close(&n->get);
     line_close(&n->put);
     lookup_drop(n->lookup);
@@ -211,8 +211,7 @@ static bool next_request(line *l, uint64_t now)
     return true;
 }
 
-/* False when the connection is gone. */
-static bool flush(line *l, uint64_t now)
+bool line_flush(line *l, uint64_t now)
 {
     int done = 1;
     if (l->redis->err || redisBufferWrite(l->redis, &done) != REDIS_OK) {
@@ -235,7 +234,7 @@ void line_pump(line *l, uint64_t now)
         while (!l->puts && next_request(l, now))
             ;
         const size_t before = sdslen(l->redis->obuf);
-        if (!flush(l, now))
+        if (!line_flush(l, now))
             return;
         if (l->puts && (!l->blocked || sdslen(l->redis->obuf) < before))
             l->moved_ns = now;
@@ -308,7 +307,7 @@ static void hello(line *l, uint64_t now)
         line_command(l, ASK_SLOTS, NULL, 2, (const char *const[]){"CLUSTER", "SLOTS"}, NULL);
     else
         line_command(l, ASK_HELLO, NULL, 1, (const char *const[]){"PING"}, NULL);
-    flush(l, now);
+    line_flush(l, now);
 }
 
 /* ---- answers --------------------------------------------------------------------------------- */
@@ -355,7 +354,7 @@ static void answered(line *l, const reply *answer, uint64_t now)
     if (l->state == LINE_HELLO && l->first == l->next) {
         l->state = LINE_UP;
         if (!l->puts)
-            remote_node_is(r, l->node, true);
+            remote_node_is(r, l->node, NODE_UP);
     }
 }
 
@@ -376,7 +375,7 @@ static void moved(line *l, uint64_t now)
     l->moved_ns = now;
     if (n->stalled && !l->puts) {
         n->stalled = false;
-        remote_node_is(n->remote, n, true);
+        remote_node_is(n->remote, n, NODE_UP);
     }
 }
 
@@ -401,13 +400,26 @@ static void note_bandwidth(line *l, uint64_t since, uint64_t until, size_t bytes
     r->busy_ns = r->busy_bytes = 0;
 }
 
+/* Whatever is there, up to a piece of INTAKE; false when the connection is gone. The library would
+ * read a quarter of that at a time; through TLS it has to. */
+static bool take_in(line *l)
+{
+    psti_remote *r = l->remote;
+    if (r->url.tls)
+        return redisBufferRead(l->redis) == REDIS_OK;
+    const ssize_t got = recv(l->redis->fd, r->intake, INTAKE, MSG_DONTWAIT);
+    if (got < 0)
+        return errno == EAGAIN || errno == EINTR;
+    return got > 0 && redisReaderFeed(l->redis->reader, r->intake, (size_t)got) == REDIS_OK;
+}
+
 static void line_read(line *l, uint64_t now)
 {
     const redisContext *redis = l->redis;
     for (int i = 0; i < READS && l->redis == redis; i++) {
         const size_t before = l->redis->reader->len;
         const uint64_t since = psti_now_ns();
-        if (redisBufferRead(l->redis) != REDIS_OK) {
+        if (!take_in(l)) {
             if (l->state == LINE_UP && l->first == l->next && list_empty(&l->queue) &&
                 now > l->node->until_ns + BREAK_NS)
                 node_renew(l->node, now);
@@ -423,7 +435,7 @@ static void line_read(line *l, uint64_t now)
         answers(l, now);
         if (l->redis == redis)
             note_bandwidth(l, since, until, got);
-        if (got < 16 << 10 && !l->remote->url.tls) /* what the library reads at once */
+        if (got < INTAKE && !l->remote->url.tls)
             return;
     }
 }
@@ -451,7 +463,7 @@ void line_event(line *l, short events, uint64_t now)
     }
     if (events & POLLOUT && l->blocked) {
         const size_t before = sdslen(l->redis->obuf);
-        if (!flush(l, now))
+        if (!line_flush(l, now))
             return;
         if (sdslen(l->redis->obuf) < before || !l->blocked)
             l->moved_ns = now;
@@ -495,7 +507,7 @@ uint64_t node_tick(node *n, uint64_t now)
         if (now >= stall && !n->stalled) {
             n->stalled = true;
             count_one(&n->remote->count.breaks);
-            remote_node_is(n->remote, n, false);
+            remote_node_is(n->remote, n, NODE_LATE);
         }
         next = n->stalled ? n->get.moved_ns + BREAK_NS : stall;
     }

@@ -45,6 +45,11 @@ void psti_remote_take(psti_remote *remote, psti_remote_op *op)
     op->done(op, -EAGAIN);
 }
 
+void psti_remote_hurry(psti_remote *remote)
+{
+    (void)remote;
+}
+
 bool psti_remote_takes(const psti_remote *remote)
 {
     (void)remote;
@@ -71,11 +76,11 @@ void psti_remote_put_life(psti_remote_put *put, uint64_t ms)
     (void)ms;
 }
 
-void psti_remote_put_send(psti_remote *remote, psti_remote_put *put, uint64_t mine_ns)
+void psti_remote_put_send(psti_remote *remote, psti_remote_put *put, psti_remote_op *claimed)
 {
     (void)remote;
     (void)put;
-    (void)mine_ns;
+    (void)claimed;
 }
 
 void psti_remote_put_cancel(psti_remote *remote, psti_remote_put *put)
@@ -84,10 +89,10 @@ void psti_remote_put_cancel(psti_remote *remote, psti_remote_put *put)
     (void)put;
 }
 
-void psti_remote_release(psti_remote *remote, const psti_cache_key *key)
+void psti_remote_release(psti_remote *remote, psti_remote_op *claimed)
 {
     (void)remote;
-    (void)key;
+    (void)claimed;
 }
 
 void psti_remote_stats_get(psti_remote *remote, psti_remote_stats *out)

@@ -24,6 +24,7 @@ enum {
 #define BREAK_NS     (1000 * MS) /* a node that failed is not asked for so long */
 #define CONNECT_NS   (500 * MS)  /* no sample waits for this */
 #define PUT_STALL_NS (500 * MS)
+#define MARK_NS      (200 * MS) /* the shortest life of a mark */
 #define REFRESH_NS   (1000 * MS)
 #define DRAIN_NS     (250 * MS) /* at the end, for what waits to be sent */
 
@@ -105,6 +106,7 @@ typedef enum ask {
     ASK_STORE,   /* SET, or PSETEX. The mark stays until it runs out: who asked just before would
                     claim anew */
     ASK_RELEASE, /* DEL claim */
+    ASK_RENEW,   /* SET claim … XX PX; no request */
     ASK_HELLO,   /* AUTH, SELECT; no request */
     ASK_SLOTS,
     ASK_ASKING
@@ -115,6 +117,7 @@ typedef struct sent {
     uint8_t what;
 } sent;
 
+enum { INTAKE = 64 << 10 }; /* bytes read at once */
 enum { RING = 1024, WINDOW_MIN = 4, WINDOW_MAX = 256 };
 
 typedef enum line_state { LINE_CLOSED, LINE_CONNECTING, LINE_HELLO, LINE_UP } line_state;
@@ -143,7 +146,7 @@ typedef struct psti_remote_line {
 typedef struct node {
     psti_remote *remote;
     bool seed, listed; /* named in the URL; has slots */
-    bool stalled;      /* not asked, but what was asked may still come */
+    bool stalled;      /* what it was asked is late, and may still come */
     place at;
     char address[HOST_ROOM];
     lookup *lookup;    /* of its name; NULL: none is under way */
@@ -161,6 +164,7 @@ void line_event(line *l, short events, uint64_t now);
 short line_wants(const line *l);
 size_t line_buffers(const line *l); /* bytes */
 void line_pump(line *l, uint64_t now);
+bool line_flush(line *l, uint64_t now); /* false when the connection is gone */
 /* Looks at the clock; when to look again, or UINT64_MAX. */
 uint64_t node_tick(node *n, uint64_t now);
 void line_command(line *l, ask what, psti_remote_request *request, int count,
@@ -183,9 +187,10 @@ struct psti_remote_put {
     psti_remote_request request;
     uint8_t *bytes;
     size_t size, cap;
-    uint64_t life_ms;      /* 0: as long as the server keeps it */
-    size_t counted;        /* in waiting_bytes: the memory, not what of it is used */
-    psti_remote_put *next; /* spare, or incoming */
+    uint64_t life_ms;        /* 0: as long as the server keeps it */
+    psti_remote_claim claim; /* that it meets; in no list: none */
+    size_t counted;          /* in waiting_bytes: the memory, not what of it is used */
+    psti_remote_put *next;   /* spare, or incoming */
 };
 
 void query_key(psti_remote_request *q, const psti_cache_key *key);
@@ -197,8 +202,12 @@ take_value query_value; /* user: the line */
 /* Those whose time has come; when the next one's does. */
 uint64_t queries_tick(psti_remote *r, uint64_t now);
 void queries_cancel(psti_remote *r);
+/* Renews the marks of claims that take long; when to look again. */
+uint64_t claims_tick(psti_remote *r, uint64_t now);
 
 /* ---- the tier (remote.c) --------------------------------------------------------------------- */
+
+typedef enum node_state { NODE_DOWN, NODE_LATE, NODE_UP } node_state;
 
 typedef struct counters {
     atomic_uint_fast64_t gets, hits, misses, unanswered, puts, put_failures, bytes_got, bytes_put;
@@ -215,6 +224,7 @@ struct psti_remote {
     uint64_t hurry_ns;    /* until then nobody is held back: it was in vain */
     psti_remote_put *spare;
     size_t spare_bytes;
+    link_t held;      /* claims, from when they were won until their values were stored */
     bool settled_now; /* the first try to connect came to an end */
 
     /* fixed after open */
@@ -223,27 +233,36 @@ struct psti_remote {
     password *password;
     struct tls *tls;
     size_t value_max, queue_max;
+    int makers;
     char token[33];
     pid_t pid;
     int wake;
     pthread_t thread;
     bool started;
 
-    atomic_uchar slot_node[SLOTS];  /* NO_NODE: nobody */
-    atomic_bool node_up[NODES_MAX]; /* partner: none, a hint for callers */
-    atomic_uint_fast64_t making_ns; /* from a claim to its value, nearly the longest of late */
-    atomic_size_t buffers;          /* bytes of the lines' buffers */
-    atomic_bool here;               /* the server is on this machine; partner: none, a hint */
-    atomic_bool no_taking;          /* it refused; partner: none, a hint */
+    atomic_uchar slot_node[SLOTS];   /* NO_NODE: nobody */
+    atomic_uchar node_is[NODES_MAX]; /* node_state; partner: none, a hint for callers */
+    atomic_bool tense;               /* something is late; partner: none, a hint */
+    atomic_int making;               /* claims without a value yet; a counter */
+    atomic_uint_fast64_t making_ns;  /* from a claim to its value, nearly the longest of late */
+    atomic_size_t buffers;           /* bytes of the lines' buffers */
+    atomic_bool here;                /* the server is on this machine; partner: none, a hint */
+    atomic_bool no_taking;           /* it refused; partner: none, a hint */
     counters count;
 
     /* the thread's own */
+    char intake[INTAKE]; /* what was read last */
     node *nodes[NODES_MAX];
     bool cluster, mapped; /* has slots; a topology or a single server is known */
     bool said;            /* that it does not answer */
     bool refresh_wanted, refreshing;
     uint64_t refreshed_ns, puts_off_ns;
     link_t timed;                 /* sent or queued, by due time */
+    link_t late;                  /* the same, past that */
+    link_t missed;                /* not there, and not claimed yet */
+    int claiming;                 /* requests on the way from there to a claim */
+    uint64_t renew_ns;            /* when a claim is to be renewed */
+    uint64_t looked_ns;           /* when it was asked whether those in `missed` are wanted */
     link_t waiting;               /* for a value that another makes, by due time */
     double wait_ns;               /* what such a wait took lately */
     uint64_t busy_ns, busy_bytes; /* of reading, since the bandwidth was last told */
@@ -257,7 +276,7 @@ static inline void count_one(atomic_uint_fast64_t *counter)
 }
 
 void remote_put_done(psti_remote *r, psti_remote_put *put, bool taken);
-void remote_node_is(psti_remote *r, const node *n, bool up);
+void remote_node_is(psti_remote *r, const node *n, node_state state);
 void remote_lost(psti_remote *r, const node *n, const char *why);
 void remote_no_taking(psti_remote *r); /* the server does not let values be taken */
 

@@ -40,8 +40,7 @@ struct ask {
     int next;                    /* read to ask about after that */
     uint64_t charged;            /* for an answer that is not there yet */
     answer_buf *got[TIER_SLOTS]; /* chained by slot, not by next */
-    bool claimed;
-    uint64_t mine_ns;
+    bool claimed;                /* op.claim is */
 };
 typedef struct ask ask;
 
@@ -123,10 +122,11 @@ static uint8_t *aligned(const answer_buf *b)
 
 /* ---- opening and closing --------------------------------------------------------------------- */
 
-int ask_open_pool(psti_pool *pool, const char *url, uint64_t queue, pst_error *err)
+int ask_open_pool(psti_pool *pool, const char *url, uint64_t queue, int workers, pst_error *err)
 {
     const uint64_t value = queue < VALUE_MAX ? queue : VALUE_MAX;
-    const psti_remote_spec spec = {.url = url, .value_max = value, .queue_max = queue / 2};
+    const psti_remote_spec spec = {
+        .url = url, .value_max = value, .queue_max = queue / 2, .makers = workers};
     struct asker *asker = psti_calloc(PSTI_MEM_SCHED, 1, sizeof *asker);
     if (!asker)
         return psti_fail(err, -ENOMEM, "remote", NULL, "no memory for the remote tier");
@@ -238,6 +238,37 @@ static bool ask_still_wanted(psti_remote_op *op)
     return wanted;
 }
 
+/* Workers without work, beyond what there is for them: only then is anything gained by making what
+ * may well be there. Where workers have batches of their own, one cannot help another out. */
+static bool pool_starves_locked(const psti_pool *pool)
+{
+    const int may = pool->tuner.active - pool->tuner.busy;
+    int free = pool->idle < may ? pool->idle : may;
+    for (const psti_feed *feed = pool->feeds; feed && free > 0; feed = feed->next) {
+        if (own_batches(feed))
+            return true;
+        for (const task *t = feed->runnable; t && free > 0; t = t->next)
+            free--;
+    }
+    return free > pool->reading;
+}
+
+static bool ask_pressing(psti_remote_op *op)
+{
+    const ask *a = op->user;
+    psti_pool *pool = a->t->feed->pool;
+    pthread_mutex_lock(&pool->lock);
+    const bool pressing = pool_starves_locked(pool);
+    pthread_mutex_unlock(&pool->lock);
+    return pressing;
+}
+
+void ask_hurry_locked(const psti_pool *pool)
+{
+    if (pool->asking)
+        psti_remote_hurry(pool->asker->remote);
+}
+
 static void ask_for(ask *a, int slot)
 {
     task *t = a->t;
@@ -296,10 +327,7 @@ static void ask_done(psti_remote_op *op, int status)
                                              .key = op->key,
                                              .packed = aligned(a->got[a->slot]),
                                              .size = op->size};
-    if (status == PSTI_REMOTE_MINE) {
-        a->claimed = true;
-        a->mine_ns = op->mine_ns;
-    }
+    a->claimed |= status == PSTI_REMOTE_MINE;
     const int next = ask_next(a, status);
     if (next >= 0) {
         ask_for(a, next);
@@ -337,6 +365,7 @@ void ask_send_locked(task *t)
     a->op.room = ask_room;
     a->op.done = ask_done;
     a->op.wanted = ask_still_wanted;
+    a->op.pressing = ask_pressing;
     a->op.user = a;
     /* What will come is counted before it is there, so that no more is sent for than fits. */
     a->charged = (uint64_t)pool->asker->usual;
@@ -364,8 +393,7 @@ static void give_up_claim(const struct asker *asker, ask *a)
     if (!a->claimed)
         return;
     a->claimed = false;
-    const psti_cache_key key = tiers_form_key(a->t);
-    psti_remote_release(asker->remote, &key);
+    psti_remote_release(asker->remote, &a->op);
 }
 
 void ask_keep_form(task *t, const psti_cache_content *content)
@@ -377,7 +405,7 @@ void ask_keep_form(task *t, const psti_cache_content *content)
     if (!put)
         return; /* the claim goes when the task ends */
     psti_envelope_pack(&key, content, NULL, psti_remote_put_bytes(put));
-    psti_remote_put_send(asker->remote, put, a && a->claimed ? a->mine_ns : 0);
+    psti_remote_put_send(asker->remote, put, a && a->claimed ? &a->op : NULL);
     if (a)
         a->claimed = false;
 }
@@ -393,7 +421,7 @@ void ask_keep_member(const task *t, int input)
     if (!put)
         return;
     psti_envelope_pack(&key, &content, t->inputs[input].bytes, psti_remote_put_bytes(put));
-    psti_remote_put_send(asker->remote, put, 0);
+    psti_remote_put_send(asker->remote, put, NULL);
 }
 
 bool ask_lends(const psti_pool *pool)
@@ -414,7 +442,7 @@ void ask_lend(const task *t, const psti_cache_content *content, uint64_t life_ms
         return;
     psti_envelope_pack(&key, &mine, NULL, psti_remote_put_bytes(put));
     psti_remote_put_life(put, life_ms);
-    psti_remote_put_send(asker->remote, put, 0);
+    psti_remote_put_send(asker->remote, put, NULL);
 }
 
 /* ---- ends ------------------------------------------------------------------------------------ */

@@ -166,15 +166,24 @@ void pool_signal_locked(psti_pool *pool)
         pthread_cond_signal(&pool->work);
 }
 
-/* Of the feeds whose reads are sent ahead, and that have not been refused in this round, the one
- * with fewest samples on their way: tasks and bytes are short where reading is slow, and who has
- * them has the source. */
+/* The tier is asked for a sample while workers are busy with others, as long as no more than half
+ * of the tasks are under way: beyond that more batches are begun, and the memory of each is written
+ * to for the first time once. */
+static bool asks_ahead_locked(const psti_feed *feed)
+{
+    const psti_pool *pool = feed->pool;
+    return feed->asks_ahead && 2 * (pool->inflight - pool->aside) < pool->aim_max;
+}
+
+/* Of the feeds whose reads are sent ahead, or whose samples are asked for ahead, and that have not
+ * been refused in this round, the one with fewest samples on their way: tasks and bytes are short
+ * where reading is slow, and who has them has the source. */
 static psti_feed *next_ahead_locked(psti_pool *pool, uint64_t round)
 {
     psti_feed *best = NULL;
     for (psti_feed *feed = pool->feeds; feed; feed = feed->next)
-        if ((feed_sends_ahead(feed) || pool->cold > 0) && feed->refused != round &&
-            (!best || feed->inflight < best->inflight))
+        if ((feed_sends_ahead(feed) || asks_ahead_locked(feed) || pool->cold > 0) &&
+            feed->refused != round && (!best || feed->inflight < best->inflight))
             best = feed;
     return best;
 }
@@ -202,7 +211,12 @@ static void send_ahead_locked(psti_pool *pool)
             feed->refused = round;
             continue;
         }
-        task_send_locked(t);
+        const bool asks = t->asks;
+        if (feed_sends_ahead(feed) || pool->cold > 0 || asks)
+            task_send_locked(t);
+        else /* for a worker to read; from now on they begin the next one themselves */
+            task_runnable_locked(t);
+        feed->asks_ahead &= asks;
         pool->cold -= !feed_sends_ahead(feed) && pool->cold > 0;
     }
     for (feed = pool->feeds; feed && !pool->stopping; feed = feed->next)
@@ -269,6 +283,7 @@ static void *work_loop(void *arg)
             const uint64_t since = pool->reading || pool->asking ? psti_now_ns() : 0;
             pool->waking = false;
             pool->idle++;
+            ask_hurry_locked(pool);
             pthread_cond_wait(&pool->work, &pool->lock);
             pool->idle--;
             *idle += since ? psti_now_ns() - since : 0;

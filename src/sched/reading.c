@@ -329,6 +329,18 @@ void read_go_locked(task *t)
         read_ended_locked(t);
 }
 
+/* What is left to be read when the tiers have answered: as without them. */
+void read_rest_locked(task *t)
+{
+    const psti_pool *pool = t->feed->pool;
+    if (t->feed->far || pool->cold > 0 || !t->read_count) {
+        read_go_locked(t);
+        return;
+    }
+    t->unread = true; /* for the worker that takes it */
+    task_runnable_locked(t);
+}
+
 /* Sends an aimed task's reads ahead; the reader makes it runnable. */
 void task_send_locked(task *t)
 {
@@ -519,6 +531,7 @@ bool read_here(task *t)
     if (t->asks) {
         pthread_mutex_lock(&pool->lock);
         lane_away_locked(t);
+        t->feed->asks_ahead = !own_batches(t->feed);
         task_send_locked(t);
         pthread_mutex_unlock(&pool->lock);
         return false;

@@ -211,7 +211,8 @@ bool foresight_sent_locked(const run *r, int64_t share); /* early */
 int read_aim_locked(task *t); /* finds and reserves: 1, 0 = not now, or negative */
 /* The same again, for a task that is under way: it must have the room. */
 int read_find_again_locked(task *t);
-void read_go_locked(task *t); /* sends what was found; makes it runnable where that is nothing */
+void read_go_locked(task *t);   /* sends what was found; makes it runnable where that is nothing */
+void read_rest_locked(task *t); /* the same, or leaves it to the worker */
 void task_send_locked(task *t);
 void task_shed_locked(psti_pool *pool, const task *but); /* idle tasks' buffers go */
 void task_release_bytes_locked(psti_pool *pool, task *t);
@@ -364,7 +365,8 @@ static inline bool read_from_tier(const task *t, int read)
  * the envelopes (tiers_open); ask_wrong is told what was of no use. ask_end_locked: the task is
  * done, what was claimed for it and not put will not come, its memory may go. */
 /* queue: bytes that may be held to be sent */
-int ask_open_pool(psti_pool *pool, const char *url, uint64_t queue, pst_error *err);
+int ask_open_pool(psti_pool *pool, const char *url, uint64_t queue, int workers, pst_error *err);
+void ask_hurry_locked(const psti_pool *pool); /* a worker has nothing to do */
 void ask_close_pool(psti_pool *pool);
 bool ask_wanted_locked(task *t);
 void ask_send_locked(task *t);

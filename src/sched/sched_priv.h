@@ -481,6 +481,7 @@ struct psti_feed {
     bool shelf_wanted; /* a worker is to look whether the shelf is stuck */
     int shelf_busy;    /* workers that do */
     int64_t inflight;
+    bool asks_ahead;  /* the remote tier was asked for its last sample: the next ones are, too */
     uint64_t refused; /* the last of pool->ahead_rounds in which nothing of it could be sent */
     pst_error error;
 

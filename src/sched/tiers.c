@@ -41,7 +41,8 @@ int tiers_open_pool(psti_pool *pool, const psti_pool_spec *spec, pst_error *err)
         if (rc < 0)
             return rc;
     }
-    return spec->remote ? ask_open_pool(pool, spec->remote, queue_bytes(spec), err) : 0;
+    return spec->remote ? ask_open_pool(pool, spec->remote, queue_bytes(spec), spec->workers, err)
+                        : 0;
 }
 
 void tiers_close_pool(psti_pool *pool)
@@ -407,7 +408,7 @@ void tiers_answered(task *t)
         atomic_store(&t->read_status, rc);
         task_runnable_locked(t);
     } else {
-        read_go_locked(t);
+        read_rest_locked(t);
     }
     pthread_mutex_unlock(&pool->lock);
 }

@@ -8,8 +8,9 @@
  *     lend FIRST COUNT SIZE MS       stores them for so long
  *     take FIRST COUNT WINDOW        asks for them, and they are gone from there
  *     claim KEY COST_MS              asks for one with a claim
+ *     wait FIRST COUNT WINDOW        as get, and nobody presses for the answers
  *     store KEY SIZE                 stores the one that was claimed
- *     release KEY
+ *     release                        gives that claim up, if there is one
  *     stats                          the tier's figures
  *     fork                           asks in a child */
 #include <errno.h>
@@ -44,7 +45,8 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t change = PTHREAD_COND_INITIALIZER;
 static ask asks[WINDOW_MAX];
 static int busy;
-static uint64_t mine_ns;
+static psti_remote_op *mine; /* has the last claim that was won */
+static bool patient;
 static tally seen;
 
 static psti_cache_key key_of(long number)
@@ -96,11 +98,17 @@ static void done(psti_remote_op *op, int status)
     seen.total_ms += ms;
     if (ms > seen.most_ms)
         seen.most_ms = ms;
-    mine_ns = op->mine_ns;
+    mine = status == PSTI_REMOTE_MINE ? op : mine;
     a->state = ENDED;
     busy--;
     pthread_cond_signal(&change);
     pthread_mutex_unlock(&lock);
+}
+
+static bool never(psti_remote_op *op)
+{
+    (void)op;
+    return false;
 }
 
 typedef void ask_fn(psti_remote *r, psti_remote_op *op);
@@ -122,6 +130,7 @@ static void get(psti_remote *r, ask_fn *how, long number, int window, uint64_t c
     a->op.cost_ns = cost_ns;
     a->op.room = room;
     a->op.done = done;
+    a->op.pressing = patient ? never : NULL;
     a->op.user = a;
     a->begun_ns = psti_now_ns();
     how(r, &a->op);
@@ -140,7 +149,7 @@ static void wait_all(void)
     }
 }
 
-static bool put(psti_remote *r, long number, size_t size, uint64_t mine, uint64_t life_ms)
+static bool put(psti_remote *r, long number, size_t size, psti_remote_op *claimed, uint64_t life_ms)
 {
     const psti_cache_key key = key_of(number);
     const psti_cache_content content = {.bytes = size};
@@ -156,7 +165,7 @@ static bool put(psti_remote *r, long number, size_t size, uint64_t mine, uint64_
     psti_envelope_pack(&key, &content, bytes, psti_remote_put_bytes(p));
     free(bytes);
     psti_remote_put_life(p, life_ms);
-    psti_remote_put_send(r, p, mine);
+    psti_remote_put_send(r, p, claimed);
     return true;
 }
 
@@ -217,14 +226,16 @@ static bool obey(psti_remote *r, const char *line)
         sscanf(line, "lend %ld %ld %zu %lu", &first, &n, &size, &life) == 4) {
         long sent = 0;
         for (long i = 0; i < n; i++)
-            sent += put(r, first + i, size, 0, life);
+            sent += put(r, first + i, size, NULL, life);
         printf("{\"sent\": %ld}\n", sent);
         fflush(stdout);
-    } else if (sscanf(line, "get %ld %ld %d %ld", &first, &n, &window, &every) >= 3) {
+    } else if (sscanf(line, "get %ld %ld %d %ld", &first, &n, &window, &every) >= 3 ||
+               (patient = sscanf(line, "wait %ld %ld %d", &first, &n, &window) == 3)) {
         for (long i = 0; i < n; i++)
             get(r, psti_remote_get, first + (every ? i % every : i), window, 0);
         wait_all();
         tell();
+        patient = false;
     } else if (sscanf(line, "take %ld %ld %d", &first, &n, &window) == 3) {
         for (long i = 0; i < n; i++)
             get(r, psti_remote_take, first + i, window, 0);
@@ -235,11 +246,14 @@ static bool obey(psti_remote *r, const char *line)
         wait_all();
         tell();
     } else if (sscanf(line, "store %ld %zu", &first, &size) == 2) {
-        printf("{\"sent\": %d}\n", put(r, first, size, mine_ns, 0));
+        const bool sent = put(r, first, size, mine, 0);
+        mine = sent ? NULL : mine;
+        printf("{\"sent\": %d}\n", sent);
         fflush(stdout);
-    } else if (sscanf(line, "release %ld", &first) == 1) {
-        const psti_cache_key key = key_of(first);
-        psti_remote_release(r, &key);
+    } else if (strncmp(line, "release", 7) == 0) {
+        if (mine)
+            psti_remote_release(r, mine);
+        mine = NULL;
         printf("{}\n");
         fflush(stdout);
     } else if (strncmp(line, "stats", 5) == 0) {

@@ -268,7 +268,7 @@ def test_a_claim_that_is_given_up_goes_to_who_waits(redis):
         assert one("claim 7 20")["mine"] == 1
         join = two.later("claim 7 20")
         time.sleep(0.05)
-        one("release 7")
+        one("release")
         answer = join()
         assert answer["mine"] == 1 and answer["most_ms"] < 1000
 
@@ -283,7 +283,53 @@ def test_a_dead_claimant_holds_nobody_up_for_long(redis):
         assert answer["mine"] + answer["misses"] == 1 and answer["most_ms"] < 2500 * SLOW
 
 
+def marks(redis):
+    """How long each has to live, ms."""
+    return [redis.command("PTTL", key) for key in redis.command("KEYS", "*:making")]
+
+
+def test_a_claim_lasts_as_long_as_its_owner(redis):
+    """The mark is renewed; were it not, it would run out, and be claimed anew here."""
+    with Tool(redis.url) as one:
+        tries, before = 0, []
+        end = time.monotonic() + 60
+        while True:
+            now = marks(redis)
+            if before and now and now[0] > before[0]:
+                break
+            if not now:  # also where this machine stood still for as long
+                tries += 1
+                assert tries < 8 and time.monotonic() < end, "it runs out"
+                redis.command("FLUSHALL")
+                one("release")
+                until(lambda: one("claim 7 1")["mine"] == 1)
+            before = now
+            time.sleep(0.02)
+
+
 # ---- servers that go
+
+
+def test_an_answer_that_is_late_is_taken_while_nobody_presses(redis):
+    """And given up where somebody does. Both only if the machine let the test do as it meant to."""
+    with Tool(redis.url) as tool:
+        for _ in range(20):
+            stored(tool, 20)
+            answers = {}
+            for how in ("wait", "get"):
+                redis.child.send_signal(signal.SIGSTOP)
+                begin = time.monotonic()
+                join = tool.later("%s 0 20 20" % how)
+                time.sleep(0.3)
+                redis.child.send_signal(signal.SIGCONT)
+                answers[how] = join(), time.monotonic() - begin
+                until(lambda: tool("get 0 20 16")["hits"] == 20)
+            if max(took for _, took in answers.values()) < 0.8:
+                break
+        else:
+            pytest.skip("a machine so busy that nothing is done in time")
+        assert answers["wait"][0]["hits"] == 20 and answers["wait"][0]["most_ms"] > 100
+        assert answers["get"][0]["unanswered"] == 20
 
 
 def test_nobody_there_is_said_once(tmp_path):

@@ -21,6 +21,7 @@ from redis_fixtures import redis, server  # noqa: F401, fixtures
 
 TIMES = int(os.environ.get("REMOTE_TIMES", "3"))
 COSTLY = "decode | delay(5) | random_resized_crop(32) | hflip | normalize(imagenet)"
+SLOWLY = COSTLY.replace("delay(5)", "delay(100)")
 pytestmark = pytest.mark.skipif(bool(rigs.missing_redis()), reason=str(rigs.missing_redis()))
 
 
@@ -57,10 +58,11 @@ class Engine:
         return json.loads(out.splitlines()[-1])
 
 
-def two_engines(binary, photos, redis, more):
+def two_engines(binary, photos, redis, more, pipeline=COSTLY):
     """Their reports, and how often they were not answered in time: then a sample is made anew, as it must be."""
     redis.command("FLUSHALL")
-    reports = [engine.report() for engine in [Engine(binary, photos, redis.url, "--epochs", 1, *more) for _ in range(2)]]
+    reports = [engine.report() for engine in [Engine(binary, photos, redis.url, "--epochs", 1, *more, pipeline=pipeline)
+                                                for _ in range(2)]]
     late = sum(report["remote_errors"] for report in reports)
     assert [report["samples"] for report in reports] == [48, 48]
     assert 48 <= sum(map(decodes, reports)) <= 48 + late
@@ -68,16 +70,55 @@ def two_engines(binary, photos, redis, more):
     return reports, late
 
 
+def answered_in_time(*arguments):
+    """two_engines until nothing was late: each sample was decoded once, to the sample."""
+    for _ in range(8):  # on a machine that has other things to do
+        if two_engines(*arguments)[1] == 0:
+            return
+    pytest.skip("a machine so busy that Redis does not answer within 50 ms")
+
+
 @pytest.mark.parametrize("more", [(), ("--order", "ready"), ("--cache", "auto", "--memory", "256M")])
 def test_two_engines_decode_each_sample_once(binary, photos, redis, more):
-    for _ in range(8):  # on a machine that has other things to do
-        late = two_engines(binary, photos, redis, more)[1]
-        if not late:
-            break
-    if late:
-        pytest.skip("a machine so busy that Redis does not answer within 50 ms")
+    answered_in_time(binary, photos, redis, more)
     third = Engine(binary, photos, redis.url, "--epochs", 1, *more).report()
     assert decodes(third) <= third["remote_errors"] and third["remote_hits"] == 48 - decodes(third)
+
+
+def claimed(redis):
+    """Samples that somebody is about to make."""
+    marks = [key for key in redis.command("KEYS", "*:making")]
+    return [key for key in marks if not redis.command("EXISTS", key[:-len(b":making")])]
+
+
+def test_slow_engines_decode_each_sample_once(binary, photos, redis):
+    """Each takes longer for what it looks ahead at than a mark lasts that nobody renews."""
+    answered_in_time(binary, photos, redis, ("--workers", 1), SLOWLY)
+
+
+def test_what_is_claimed_is_made_soon(binary, photos, redis):
+    """An engine claims what its workers go on with, not all that it looks ahead at: the rest is for others."""
+    engine, most = Engine(binary, photos, redis.url, "--epochs", 1, "--workers", 1, pipeline=SLOWLY), 0
+    while engine.child.poll() is None:
+        most = max(most, len(claimed(redis)))
+        time.sleep(0.02)
+    assert decodes(engine.report()) == 48 and 0 < most <= 8
+
+
+def test_an_engine_that_dies_with_claims_holds_nobody_up(binary, photos, redis):
+    """What it had claimed is made by the other one, when the marks have run out."""
+    dead = Engine(binary, photos, redis.url, "--epochs", 1, "--workers", 2, pipeline=SLOWLY)
+    end = time.monotonic() + 60
+    while not claimed(redis):
+        assert time.monotonic() < end and dead.child.poll() is None
+        time.sleep(0.01)
+    dead.child.kill()
+    dead.child.communicate()
+    left = 48 - (redis.command("DBSIZE") - len(redis.command("KEYS", "*:making")))
+    begin = time.monotonic()
+    report = Engine(binary, photos, redis.url, "--epochs", 1, "--workers", 16, pipeline=SLOWLY).report()
+    assert report["samples"] == 48 and left <= decodes(report) <= left + report["remote_errors"]
+    assert time.monotonic() - begin < 60
 
 
 def test_the_same_comes_out(binary, photos, redis, plain, tmp_path):
