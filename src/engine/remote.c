@@ -146,7 +146,7 @@ static int not_here(pst_error *err)
 /* ---- back to the daemon ------------------------------------------------------------------------
  */
 
-static const uint64_t AGAIN_NS = 1000000000ull, PATIENCE_NS = 60 * 1000000000ull;
+static const uint64_t AGAIN_NS = 1000000000ull, PATIENCE_NS = 300 * 1000000000ull;
 
 /* Where the job stands; *bytes is psti_malloc'ed. */
 static int save_state(const pst_job *job, void **bytes, size_t *size)
@@ -196,11 +196,13 @@ static void swap(pst_job *job, void *link, psti_feed *record)
     job->link = link;
     job->missed_ns = 0;
     atomic_store(&job->served, true);
+    if (atomic_load(&job->aborted)) /* meanwhile: it was the old one that was told */
+        ops->abort(link);
 }
 
 /* Opens the job there again where it stands. True: it is the daemon's. In ready order the state of
  * one rank of several means something only together with the others'. */
-static bool rejoin(pst_job *job)
+static bool try_rejoin(pst_job *job)
 {
     void *link = NULL, *state = NULL;
     size_t size = 0;
@@ -208,7 +210,6 @@ static bool rejoin(pst_job *job)
     psti_feed *record = NULL;
     pst_error why;
     const pst_job_options *o = job->options;
-    job->tried_ns = psti_now_ns();
     if (!o || (o->order == PST_ORDER_READY && o->world > 1) || atomic_load(&job->aborted) ||
         psti_feed_finished(job->feed) ||
         ops->job_open(job->engine->link, job->data, o, &link, &why) != 0)
@@ -229,9 +230,20 @@ static bool rejoin(pst_job *job)
     return true;
 }
 
+/* A daemon that takes long to say no, or says nothing, holds the job up a fifth of the time. */
+static bool rejoin(pst_job *job)
+{
+    const uint64_t begun = psti_now_ns();
+    const bool back = try_rejoin(job);
+    job->tried_ns = psti_now_ns();
+    const uint64_t spent = job->tried_ns - begun;
+    job->pause_ns = 4 * spent < AGAIN_NS ? AGAIN_NS : 4 * spent;
+    return back;
+}
+
 void remote_look(pst_job *job)
 {
-    if (psti_now_ns() - job->tried_ns >= AGAIN_NS)
+    if (psti_now_ns() - job->tried_ns >= job->pause_ns)
         rejoin(job);
 }
 
@@ -240,6 +252,7 @@ void remote_look(pst_job *job)
 int remote_open(pst_job *job, const pst_job_options *opts, pst_error *err)
 {
     pst_error why;
+    void *link = NULL;
     int rc = PSTI_LINK_ELSEWHERE;
     job->record = job->feed;
     if (opts->call_count > 0)
@@ -247,7 +260,8 @@ int remote_open(pst_job *job, const pst_job_options *opts, pst_error *err)
     else if (opts->buckets)
         psti_fail(&why, rc, "job", NULL, "its buckets are an array (bucket_by goes over)");
     else
-        rc = ops->job_open(job->engine->link, job->data, opts, &job->link, &why);
+        rc = ops->job_open(job->engine->link, job->data, opts, &link, &why);
+    job->link = link;
     if (rc == 0) {
         job->options = options_copy(opts);
         if (job->options) /* if the daemon goes there is nobody left to share with */
@@ -335,6 +349,7 @@ static int on_gone(pst_job *job, int64_t timeout_ns, pst_batch **out)
         return back == 0 ? remote_next(job, timeout_ns, out) : back;
     }
     job->tried_ns = psti_now_ns();
+    job->pause_ns = AGAIN_NS;
     const int rc = remote_take_over(job, &job->error);
     return rc < 0 ? rc : psti_feed_next(job->feed, timeout_ns, out);
 }

@@ -345,6 +345,7 @@ static int start(pst_server *s, const pst_server_options *o, pst_error *err)
 {
     const bool others = o->allow_count > 0 || o->allow_any;
     s->allow_any = o->allow_any != 0;
+    s->speaks = wire_speaks();
     draw_instance(s);
     s->idle_exit_s = o->idle_exit_s;
     s->lifeline = o->lifeline;

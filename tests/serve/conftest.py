@@ -30,7 +30,7 @@ def environment(tmp_path_factory):
     env = dict(os.environ)
     env["XDG_CACHE_HOME"] = str(tmp_path_factory.mktemp("cache"))
     env["XDG_RUNTIME_DIR"] = str(tmp_path_factory.mktemp("run"))
-    env["PENSTOCK_WIRE_VERSION"] = ""
+    env["PENSTOCK_WIRE_VERSIONS"] = ""
     return env
 
 
@@ -114,8 +114,8 @@ def ask(daemon, method, url, body=None):
 def serve(binary, environment, tmp_path):
     """serve(...) starts a daemon; all are ended with the test."""
     with contextlib.ExitStack() as stack:
-        def start(*args, path=None, **kwargs):
-            daemon = Daemon(binary, environment, path or tmp_path / "served", *args, **kwargs)
+        def start(*args, path=None, env=None, **kwargs):
+            daemon = Daemon(binary, {**environment, **(env or {})}, path or tmp_path / "served", *args, **kwargs)
             stack.callback(lambda: daemon.child.poll() is not None or daemon.kill())
             return daemon
 

@@ -55,8 +55,8 @@ class Node:
                 os.chown(path, user["user"], user["group"])
         self.start()
 
-    def start(self):
-        env = {**self.environment, "HOME": str(self.ground), "XDG_CACHE_HOME": str(self.datasets / ".cache")}
+    def start(self, **more):
+        env = {**self.environment, "HOME": str(self.ground), "XDG_CACHE_HOME": str(self.datasets / ".cache"), **more}
         self.daemon = Daemon(self.binary, env, self.run, "--datasets", self.datasets, "--allow-uid", "any", **self.user)
 
     def ask(self, method, url, body=None):
@@ -220,6 +220,11 @@ def test_the_daemon_is_replaced(node, golden, photos, whole):
         node.start()
         node.source("set")  # as the agent does for another instance
         node.daemon.until(running)
+    end_exact(node, child, ledger, golden)
+
+
+def end_exact(node, child, ledger, golden):
+    """Ends a feed of many epochs; nothing of them came twice, and nothing is missing."""
     os.kill(pod.inside(child.pid), signal.SIGTERM)
     code, found, said = node.end(child, ledger)
     assert "is gone" in said
@@ -229,6 +234,32 @@ def test_the_daemon_is_replaced(node, golden, photos, whole):
     assert len({(row[0], row[4]) for row in found}) == len(found)  # nothing twice
     for epoch in range(int(found[-1][0])):
         assert sum(row[0] == str(epoch) for row in found) == 48  # and nothing missing
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_an_earlier_daemon_in_between(node, golden, photos, whole):
+    """It knows nothing of folders of datasets: what is complete is read in the pod, what is not waits for the next daemon."""
+    node.source("set")
+    if not whole:
+        size = sum(path.stat().st_size for path in photos.rglob("*.jpg"))
+        assert node.ask("PUT", "", {"limit_bytes": size // 2, "high": 100, "low": 100})[0] == 204
+    node.pull("set", partial=True)
+    child, ledger = node.begin("--epochs", 100000, "--step-ms", 50, mounts=all_mounts(node))
+    node.daemon.until(running)
+    node.daemon.kill()
+    node.start(PENSTOCK_WIRE_VERSIONS="5-5")
+    if whole:
+        before, limit = len(rows(ledger)), time.monotonic() + LIMIT_S
+        while len(rows(ledger)) < before + 3 * 48:
+            assert time.monotonic() < limit and child.poll() is None
+            time.sleep(0.05)
+        code, found, said = node.feed("--epochs", 2, mounts=all_mounts(node))
+        assert code == 0 and found == golden and "of an earlier release" in said, said
+    node.daemon.kill()
+    node.start()
+    node.source("set")
+    node.daemon.until(running)
+    end_exact(node, child, ledger, golden)
 
 
 def test_without_the_folder_there_is_nothing(node):

@@ -177,9 +177,9 @@ def test_another_protocol_version_goes_on_embedded(serve, client):
     expected = client(*EMBEDDED)
     expected.end()
     for version in "0", "1", "999":
-        feed = client("--engine", daemon.address, env={"PENSTOCK_WIRE_VERSION": version})
+        feed = client("--engine", daemon.address, env={"PENSTOCK_WIRE_VERSIONS": f"{version}-{version}"})
         said = feed.end()
-        assert len(said.splitlines()) == 1 and f"this library version {version}" in said and "in this process" in said
+        assert len(said.splitlines()) == 1 and f"this library versions {version} to {version}" in said and "in this process" in said
         assert rows(feed.ledger) == rows(expected.ledger)
     assert daemon.jobs() == []
 
