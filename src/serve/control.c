@@ -324,8 +324,8 @@ int control_open(pst_server *s, struct control **out, pst_error *err)
     control->pulled = pulled_new(s->depot, &s->sources);
     if (!control->pulled)
         return psti_fail(err, -ENOMEM, "serve", NULL, "out of memory");
-    control->sock =
-        where_listen(&s->at, WHERE_CONTROL, SOCK_STREAM, !s->allow_any && s->allow_count > 0, err);
+    control->sock = where_listen(s->own.ours ? &s->own : &s->at, WHERE_CONTROL, SOCK_STREAM,
+                                 !s->allow_any && s->allow_count > 0, err);
     if (control->sock < 0)
         return control->sock;
     control->http = MHD_start_daemon(

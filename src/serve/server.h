@@ -181,7 +181,8 @@ void segment_free_all(conn *c);
 struct control;
 struct pst_server {
     char dir[WHERE_BYTES];
-    where at;
+    where at;  /* of the feed's socket, and of the control socket where own is not open */
+    where own; /* of the control socket, where clients are not to see it */
     wire_range speaks;
     int listener, epoll, event; /* event: an eventfd that wakes the loop */
     int lifeline;               /* the caller's: its end is ours; -1 = none */

@@ -48,8 +48,8 @@ class Node:
 
     def __init__(self, binary, environment, ground, faultd, **user):
         self.binary, self.environment, self.ground, self.faultd, self.user = binary, environment, ground, faultd, user
-        self.run, self.datasets, self.count, self.children = ground / "run", ground / "datasets", 0, []
-        for path in (self.run, self.datasets):
+        self.run, self.control, self.datasets, self.count, self.children = ground / "run", ground / "control", ground / "datasets", 0, []
+        for path in (self.run, self.control, self.datasets):
             path.mkdir()
             if "user" in user:
                 os.chown(path, user["user"], user["group"])
@@ -57,7 +57,7 @@ class Node:
 
     def start(self, **more):
         env = {**self.environment, "HOME": str(self.ground), "XDG_CACHE_HOME": str(self.datasets / ".cache"), **more}
-        self.daemon = Daemon(self.binary, env, self.run, "--datasets", self.datasets, "--allow-uid", "any", **self.user)
+        self.daemon = Daemon(self.binary, env, self.run, "--control", self.control, "--datasets", self.datasets, "--allow-uid", "any", **self.user)
 
     def ask(self, method, url, body=None):
         """As the daemon's own user: only he may."""
@@ -280,6 +280,19 @@ def test_without_the_folder_there_is_nothing(node):
     code, found, said = node.feed(mounts=all_mounts(node, "other"))
     assert code == 0 and len(found) == len({row[5] for row in found}) and all("/" not in row[5] for row in found)
     assert {row[5] for row in found} == {path.name for path in (node.ground / "photos" / "class_001").iterdir()}
+
+
+def test_the_control_socket_is_out_of_sight(node):
+    """A pod may run as the daemon's own user: what it is given must not have more than the feed's socket."""
+    assert sorted(os.listdir(node.run)) == ["feed.sock"]
+    assert sorted(os.listdir(node.control)) == ["control.sock", "lock"]
+    ask = [node.binary, "jobs", "--json", "--socket"]
+    assert subprocess.run([*ask, str(node.control)], capture_output=True, user=SERVER, group=SERVER).returncode == 0
+    command = pod.command(node.ground / "pod-asks", [*ask, "/run/penstock"], {"/run/penstock": node.run}, uid=SERVER)
+    done = subprocess.run(command, env=pod.environment(), capture_output=True, text=True)
+    assert done.returncode == 1 and done.stdout == "", done
+    node.daemon.kill(signal.SIGTERM)
+    assert os.listdir(node.run) == [] and os.listdir(node.control) == ["lock"]
 
 
 def listed(daemon, folder, flags, revision=b""):

@@ -163,6 +163,20 @@ def test_long_paths(serve, client, tmp_path):
     assert client("--engine", serve(path=path).address).end() == ""
 
 
+def test_a_control_folder_of_its_own(serve, binary, environment, tmp_path):
+    """The lock is there, too; what a daemon without one left in the other folder goes."""
+    first = serve(path=tmp_path / "feed")
+    first.kill()
+    assert sorted(os.listdir(first.dir)) == ["control.sock", "feed.sock", "lock"]
+    daemon = serve("--control", tmp_path / "own", path=first.dir)
+    assert sorted(os.listdir(daemon.dir)) == ["feed.sock", "lock"] and daemon.jobs() == []
+    assert daemon.control.stat().st_mode & 0o777 == 0o700
+    second = subprocess.run([binary, "serve", "--socket", str(tmp_path / "other"), "--control", str(daemon.control)],
+                            capture_output=True, text=True, env=environment)
+    assert second.returncode == 1 and "another penstock serve has this directory" in second.stderr
+    assert daemon.kill(15) == (0, "") and os.listdir(daemon.control) == ["lock"]
+
+
 def test_auto(serve, client, environment):
     alone = client("--engine", "auto")
     assert alone.end() == ""
