@@ -156,6 +156,9 @@ struct bucket {
 
 int bucket_open(const char *url, bucket **out, pst_error *err);
 void bucket_close(bucket *b); /* NULL is fine */
+/* What it was opened with is a prefix, also without a slash at its end: for whoever does not list.
+ */
+void bucket_is_folder(bucket *b);
 /* folder.c: a folder as a bucket; its etags are size and time of change. */
 int folder_bucket_open(const char *path, bucket *b, pst_error *err);
 
