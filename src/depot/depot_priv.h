@@ -4,6 +4,7 @@
  *   DIR/.lock                 flock: whoever reserves or evicts
  *   DIR/limit                 capacity and watermarks, as text
  *   DIR/NAME/.pulling         locked by the one who pulls this name
+ *   DIR/NAME/.given           its owner says where it comes from, at each start of who keeps it
  *   DIR/NAME/.use.REVISION    how often it was used, and when; stays when it is evicted
  *   DIR/NAME/latest           link to a revision
  *   DIR/NAME/REVISION/        a complete one: data/KEY…, manifest, blocks (checksums of the blocks

@@ -19,6 +19,31 @@ void psti_link_register(const psti_link_ops *table)
     ops = table;
 }
 
+/* ---- waiting ----------------------------------------------------------------------------------
+ */
+
+static const uint64_t AGAIN_NS = 1000000000ull, PATIENCE_NS = 300 * 1000000000ull;
+
+/* Nobody tells that a socket is there again. */
+static void pause_a_little(void)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static pthread_cond_t never = PTHREAD_COND_INITIALIZER;
+    const struct timespec until = psti_timespec_ns(psti_now_ns() + AGAIN_NS / 20);
+    pthread_mutex_lock(&lock);
+    pthread_cond_clockwait(&never, &lock, CLOCK_MONOTONIC, &until);
+    pthread_mutex_unlock(&lock);
+}
+
+/* A daemon that was started a moment ago may not know yet where a dataset comes from. */
+static bool waits_more(uint64_t begun)
+{
+    const bool more = psti_now_ns() - begun < PATIENCE_NS / 5;
+    if (more)
+        pause_a_little();
+    return more;
+}
+
 /* ---- engines --------------------------------------------------------------------------------- */
 
 static int join(pst_engine *engine, const char *address, const psti_pool_spec *spec, pst_error *err)
@@ -67,7 +92,11 @@ int remote_dataset(const char *path, int set, psti_dataset **out, pst_error *err
     psti_error_clear(&why);
     if (!ops || strcmp(address, "embedded") == 0)
         return 0;
-    const int rc = ops->dataset_open(address, set, path, revision ? revision : "", out, &why);
+    const uint64_t begun = psti_now_ns();
+    int rc;
+    do
+        rc = ops->dataset_open(address, set, path, revision ? revision : "", out, &why);
+    while (rc == -EAGAIN && waits_more(begun));
     if (rc == 0)
         return 1;
     if (rc == PSTI_LINK_GONE)
@@ -145,8 +174,6 @@ static int not_here(pst_error *err)
 
 /* ---- back to the daemon ------------------------------------------------------------------------
  */
-
-static const uint64_t AGAIN_NS = 1000000000ull, PATIENCE_NS = 300 * 1000000000ull;
 
 /* Where the job stands; *bytes is psti_malloc'ed. */
 static int save_state(const pst_job *job, void **bytes, size_t *size)
@@ -253,6 +280,7 @@ int remote_open(pst_job *job, const pst_job_options *opts, pst_error *err)
 {
     pst_error why;
     void *link = NULL;
+    const uint64_t begun = psti_now_ns();
     int rc = PSTI_LINK_ELSEWHERE;
     job->record = job->feed;
     if (opts->call_count > 0)
@@ -260,7 +288,9 @@ int remote_open(pst_job *job, const pst_job_options *opts, pst_error *err)
     else if (opts->buckets)
         psti_fail(&why, rc, "job", NULL, "its buckets are an array (bucket_by goes over)");
     else
-        rc = ops->job_open(job->engine->link, job->data, opts, &link, &why);
+        do
+            rc = ops->job_open(job->engine->link, job->data, opts, &link, &why);
+        while (rc == -EAGAIN && waits_more(begun));
     job->link = link;
     if (rc == 0) {
         job->options = options_copy(opts);
@@ -307,17 +337,6 @@ void remote_abort(pst_job *job)
 {
     atomic_store(&job->aborted, true);
     ops->abort(job->link);
-}
-
-/* Nobody tells that a socket is there again. */
-static void pause_a_little(void)
-{
-    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-    static pthread_cond_t never = PTHREAD_COND_INITIALIZER;
-    const struct timespec until = psti_timespec_ns(psti_now_ns() + AGAIN_NS / 20);
-    pthread_mutex_lock(&lock);
-    pthread_cond_clockwait(&never, &lock, CLOCK_MONOTONIC, &until);
-    pthread_mutex_unlock(&lock);
 }
 
 /* What cannot be read here waits for the daemon, which may be replaced at this moment. 0: it is

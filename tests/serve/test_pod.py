@@ -55,9 +55,9 @@ class Node:
                 os.chown(path, user["user"], user["group"])
         self.start()
 
-    def start(self, **more):
+    def start(self, *args, **more):
         env = {**self.environment, "HOME": str(self.ground), "XDG_CACHE_HOME": str(self.datasets / ".cache"), **more}
-        self.daemon = Daemon(self.binary, env, self.run, "--control", self.control, "--datasets", self.datasets, "--allow-uid", "any", **self.user)
+        self.daemon = Daemon(self.binary, env, self.run, "--control", self.control, "--datasets", self.datasets, "--allow-uid", "any", *args, **self.user)
 
     def ask(self, method, url, body=None):
         """As the daemon's own user: only he may."""
@@ -258,6 +258,80 @@ def test_an_earlier_daemon_in_between(node, golden, photos, whole):
     node.daemon.kill()
     node.start()
     node.source("set")
+    node.daemon.until(running)
+    end_exact(node, child, ledger, golden)
+
+
+def test_a_daemon_that_was_not_told_yet(node, golden, photos):
+    """After another start it does not know where datasets come from until its owner says so: what is whole is read, the rest waits."""
+    node.source("whole")
+    node.pull("whole", pin=True)  # nothing of it makes way
+    size = sum(path.stat().st_size for path in photos.rglob("*.jpg"))
+    assert node.ask("PUT", "", {"limit_bytes": size * 3 // 2, "high": 100, "low": 100})[0] == 204
+    node.source("set")
+    assert node.pull("set", partial=True)["state"] == "partial"
+    child, ledger = node.begin("--epochs", 100000, "--step-ms", 50, mounts=all_mounts(node))
+    node.daemon.until(running)
+    node.daemon.kill()
+    node.start()
+    assert listed(node.daemon, node.datasets / "set", os.O_RDONLY) == wire.REFUSED
+    assert listed(node.daemon, node.datasets / "whole", os.O_RDONLY) == wire.LISTED
+    assert node.ask("GET", "whole")[1]["source"] is False and node.ask("DELETE", "whole/source")[0] == 404
+    late = node.begin("--epochs", 2, mounts=all_mounts(node))
+    code, found, said = node.feed("--epochs", 2, mounts=all_mounts(node, "whole"))
+    assert (code, said) == (0, "") and found == golden
+    assert child.poll() is None and late[0].poll() is None
+    node.source("set")
+    node.daemon.until(running)
+    code, found, said = node.end(*late)
+    assert (code, said) == (0, "") and found == golden
+    end_exact(node, child, ledger, golden)
+    assert node.ask("DELETE", "set/source")[0] == 204 and not (node.datasets / "set" / ".given").exists()
+
+
+def test_what_is_whole_is_mended_once_the_source_was_said(node, golden, faultd):
+    node.source("set")
+    one = node.pull("set")
+    node.daemon.kill()
+    node.start("--cache", "0")  # every epoch reads the files
+    child, ledger = node.begin("--epochs", 100000, "--step-ms", 50, mounts=all_mounts(node))
+    node.daemon.until(running)
+    node.source("set")
+    gone = next(Path(one["path"]).rglob("*.jpg"))
+    gone.unlink()
+    limit = time.monotonic() + LIMIT_S
+    while not gone.exists():
+        assert time.monotonic() < limit and child.poll() is None
+        time.sleep(0.05)
+    os.kill(pod.inside(child.pid), signal.SIGTERM)
+    _, found, said = node.end(child, ledger)
+    found = [row for row in found if len(row) >= 7]
+    assert said == "" and found[:len(golden)] == golden[:len(found)]
+
+
+def test_a_pull_that_ends_is_in_nobodys_way(node, faultd):
+    """Its folder gets another name while others look for it."""
+    node.source("set")
+    for _ in range(6):
+        assert node.ask("POST", "set", {})[0] == 202
+        node.until("set", lambda shown: shown["revisions"])
+        while node.ask("GET", "set")[1]["pull"]["running"]:
+            assert listed(node.daemon, node.datasets / "set", os.O_RDONLY) == wire.LISTED
+        assert node.ask("DELETE", "set")[0] == 200
+
+
+def test_a_job_of_a_pull_that_ended_meanwhile_comes_back(node, golden, faultd):
+    """It began with what was in the bucket; the next daemon has the whole of it on the disk."""
+    node.source("set")
+    faultd.rules([{"match": {"op": "get"}, "do": {"delay_ms": 100}}])
+    assert node.ask("POST", "set", {})[0] == 202
+    node.until("set", lambda shown: shown["revisions"] and shown["revisions"][0]["state"] == "pulling")
+    child, ledger = node.begin("--epochs", 100000, "--step-ms", 50, mounts=all_mounts(node))
+    node.daemon.until(running)
+    faultd.rules([])
+    node.until("set", lambda shown: not shown["pull"]["running"])
+    node.daemon.kill()
+    node.start()
     node.daemon.until(running)
     end_exact(node, child, ledger, golden)
 
