@@ -13,7 +13,7 @@
 enum { UIDS_MOST = 64 };
 
 typedef struct serve_values {
-    const char *socket, *allow_uid, *forms, *disk, *remote, *dataset, *datasets, *dir;
+    const char *socket, *allow_uid, *forms, *disk, *remote, *dataset, *datasets, *dir, *control;
     uint64_t memory, cache, client_cap;
     int64_t workers, idle_exit;
 } serve_values;
@@ -64,6 +64,7 @@ static int run_serve(const void *values)
     if (v->socket != NULL && v->dir != NULL)
         return fail_usage("--dir and --socket are the same: give one");
     opts.dir = v->dir != NULL ? v->dir : v->socket;
+    opts.control = v->control;
     opts.depot = v->datasets;
     opts.datasets = v->dataset;
     opts.engine.memory_bytes = v->memory;
@@ -88,6 +89,9 @@ static const arg_option options[] = {
         "where clients find it (default: penstock in $XDG_RUNTIME_DIR, else in /run/user/UID, else "
         "penstock-UID in the folder for temporary files)"),
     OPT_TEXT("dir", "DIR", AT(dir), NULL, "the same as --socket"),
+    OPT_TEXT("control", "DIR", AT(control), NULL,
+             "where the control socket and the lock are, apart from what clients see (default: as "
+             "--socket)"),
     OPT_BYTES("memory", "BYTES", AT(memory), "0",
               "memory budget; 0 = a quarter of what the process may have, at most 8 GiB"),
     OPT_CACHE(AT(cache), "auto",

@@ -31,9 +31,11 @@ typedef struct pst_server_options {
     const char *datasets; /* what lies in buckets and may be asked for, as
                              "NAME=s3://BUCKET/PREFIX,NAME=…": read with this process's credentials
                              for every user who may come in; copied (NULL = none) */
-    const char *depot; /* where pulled datasets are kept. Whoever passes on the open folder of one
-                          of them, DIR/NAME, may read all of it, whoever he is; copied (NULL = the
-                          default of penstock/datasets.h, and no such right) */
+    const char *depot;   /* where pulled datasets are kept. Whoever passes on the open folder of one
+                            of them, DIR/NAME, may read all of it, whoever he is; copied (NULL = the
+                            default of penstock/datasets.h, and no such right) */
+    const char *control; /* where the control socket and the lock are, when clients are to see the
+                            feed's socket alone; made for this user alone (NULL = dir) */
 } pst_server_options;
 
 PST_API void pst_server_options_init(pst_server_options *opts);

@@ -61,6 +61,13 @@ static int list_one(bucket *b, listing *out, pst_error *err)
     return listing_add(out, name, strlen(name), size, etag, err);
 }
 
+void bucket_is_folder(bucket *b)
+{
+    if (b->one)
+        memcpy(b->prefix + strlen(b->prefix), "/", 2); /* there is room for it */
+    b->one = false;
+}
+
 static int net_list(bucket *b, listing *out, pst_error *err)
 {
     psti_bucket *from = ((net_state *)b->state)->from;

@@ -45,6 +45,10 @@ int psti_depot_make(const char *dir, pst_error *err);
 int psti_depot_make_set(const char *dir, const char *name, pst_error *err);
 /* Removes it, unless there is a revision in it or somebody pulls one. */
 void psti_depot_drop_set(const char *dir, const char *name);
+/* Its owner says where it comes from, each time that whoever keeps the depot is started: noted in
+ * the folder, so that nobody takes the environment's word for it meanwhile. */
+int psti_depot_mark_given(const char *dir, const char *name, bool given);
+bool psti_depot_is_given(const char *dir, const char *name);
 /* As pst_datasets_evict, also what is pinned. */
 int psti_depot_evict(const char *dir, const char *spec, uint64_t *freed, pst_error *err);
 /* Which dataset's folder that is; -ENOENT: none of this depot. */

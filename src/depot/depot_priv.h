@@ -4,6 +4,7 @@
  *   DIR/.lock                 flock: whoever reserves or evicts
  *   DIR/limit                 capacity and watermarks, as text
  *   DIR/NAME/.pulling         locked by the one who pulls this name
+ *   DIR/NAME/.given           its owner says where it comes from, at each start of who keeps it
  *   DIR/NAME/.use.REVISION    how often it was used, and when; stays when it is evicted
  *   DIR/NAME/latest           link to a revision
  *   DIR/NAME/REVISION/        a complete one: data/KEY…, manifest, blocks (checksums of the blocks
@@ -156,6 +157,9 @@ struct bucket {
 
 int bucket_open(const char *url, bucket **out, pst_error *err);
 void bucket_close(bucket *b); /* NULL is fine */
+/* What it was opened with is a prefix, also without a slash at its end: for whoever does not list.
+ */
+void bucket_is_folder(bucket *b);
 /* folder.c: a folder as a bucket; its etags are size and time of change. */
 int folder_bucket_open(const char *path, bucket *b, pst_error *err);
 

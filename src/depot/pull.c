@@ -189,17 +189,39 @@ static int find_here(puller *p, const char *wanted, pst_error *err)
                      : found;
 }
 
+/* Whether a URL meant one object is told by its end from now on. */
+static void mark_url(puller *p)
+{
+    const size_t len = strlen(p->url);
+    if (psti_is_bucket_url(p->url) && !p->from->one && p->url[len - 1] != '/' &&
+        len + 1 < sizeof p->url)
+        memcpy(p->url + len, "/", 2);
+}
+
+/* Nobody asks the bucket what the URL means, since the objects are known: it means what it did when
+ * they were listed, which the end of that URL tells. One of something else was a folder. */
+static void settle_url(puller *p, const char *listed)
+{
+    const size_t len = strlen(listed);
+    const bool one = p->objects.count == 1 && psti_is_bucket_url(listed) && listed[len - 1] != '/';
+    if (!one)
+        bucket_is_folder(p->from);
+    mark_url(p);
+}
+
 static int read_here(puller *p, pst_error *err)
 {
-    char folder[REVISION_HEX + 2];
+    char folder[REVISION_HEX + 2], listed[sizeof p->url] = "";
     listing_fini(&p->objects);
     for (int complete = 1; complete >= 0; complete--) {
         const int rev = dir_open(p->set, rev_folder(folder, p->revision, complete));
         if (rev < 0)
             continue;
-        const int rc =
-            listing_read(&p->objects, rev, complete ? "manifest" : "listing", NULL, 0, err);
+        const int rc = listing_read(&p->objects, rev, complete ? "manifest" : "listing", listed,
+                                    sizeof listed, err);
         close(rev);
+        if (rc == 0)
+            settle_url(p, listed);
         return rc;
     }
     return psti_fail(err, -ENOENT, "pull", p->revision, "was evicted a moment ago");
@@ -226,11 +248,8 @@ static int read_bucket(puller *p, pst_error *err)
         rc = listing_check(&p->objects, err);
     if (rc == 0)
         listing_revision(&p->objects, p->revision);
-    /* Whether a URL meant one object is told by its end from now on. */
-    const size_t len = strlen(p->url);
-    if (rc == 0 && psti_is_bucket_url(p->url) && !p->from->one && p->url[len - 1] != '/' &&
-        len + 1 < sizeof p->url)
-        memcpy(p->url + len, "/", 2);
+    if (rc == 0)
+        mark_url(p);
     return rc;
 }
 

@@ -62,6 +62,39 @@ void psti_depot_drop_set(const char *dir, const char *name)
     depot_close(&d);
 }
 
+static int open_set(const char *dir, const char *name)
+{
+    depot d;
+    if (!name_ok(name, strlen(name)))
+        return -EINVAL;
+    const int rc = depot_open(&d, dir, false, NULL);
+    const int set = rc < 0 ? rc : dir_open(d.dir, name);
+    depot_close(&d);
+    return set;
+}
+
+int psti_depot_mark_given(const char *dir, const char *name, bool given)
+{
+    const int set = open_set(dir, name);
+    int rc = set < 0 ? set : 0;
+    if (rc == 0 && given && faccessat(set, ".given", F_OK, AT_SYMLINK_NOFOLLOW) != 0)
+        rc = file_write(set, ".given", "", 0);
+    if (rc == 0 && !given && unlinkat(set, ".given", 0) != 0 && errno != ENOENT)
+        rc = -errno;
+    if (set >= 0)
+        close(set);
+    return rc;
+}
+
+bool psti_depot_is_given(const char *dir, const char *name)
+{
+    const int set = open_set(dir, name);
+    const bool given = set >= 0 && faccessat(set, ".given", F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+    if (set >= 0)
+        close(set);
+    return given;
+}
+
 int psti_depot_name_set(const char *dir, uint64_t device, uint64_t inode,
                         char name[PST_DATASET_NAME_BYTES])
 {

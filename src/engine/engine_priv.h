@@ -48,14 +48,14 @@ struct pst_job {
      * partner: remote_take_over, which stores it while others may look at statistics. */
     _Atomic(psti_feed *) feed;
     psti_feed *record;        /* served: the feed that keeps the record; lives until the end */
-    void *link;               /* served: the connection; lives until the end */
+    _Atomic(void *) link;     /* served: the connection; lives until the end */
     pst_job_options *options; /* served: a copy, for going on in this process */
     atomic_bool served;       /* batches come from the daemon */
     /* What was in use before the daemon came back, until that happens again: others may be looking
-     * at statistics. And when it was last tried, and when it was missed first. */
+     * at statistics. And when it was last tried, how long that waits, when it was missed first. */
     psti_feed *old_feed, *old_record;
     void *old_link;
-    uint64_t tried_ns, missed_ns;
+    uint64_t tried_ns, pause_ns, missed_ns;
     atomic_bool aborted; /* partner: remote_take_over */
     psti_dataset *data;
     psti_pipeline *pipeline;

@@ -19,6 +19,31 @@ void psti_link_register(const psti_link_ops *table)
     ops = table;
 }
 
+/* ---- waiting ----------------------------------------------------------------------------------
+ */
+
+static const uint64_t AGAIN_NS = 1000000000ull, PATIENCE_NS = 300 * 1000000000ull;
+
+/* Nobody tells that a socket is there again. */
+static void pause_a_little(void)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static pthread_cond_t never = PTHREAD_COND_INITIALIZER;
+    const struct timespec until = psti_timespec_ns(psti_now_ns() + AGAIN_NS / 20);
+    pthread_mutex_lock(&lock);
+    pthread_cond_clockwait(&never, &lock, CLOCK_MONOTONIC, &until);
+    pthread_mutex_unlock(&lock);
+}
+
+/* A daemon that was started a moment ago may not know yet where a dataset comes from. */
+static bool waits_more(uint64_t begun)
+{
+    const bool more = psti_now_ns() - begun < PATIENCE_NS / 5;
+    if (more)
+        pause_a_little();
+    return more;
+}
+
 /* ---- engines --------------------------------------------------------------------------------- */
 
 static int join(pst_engine *engine, const char *address, const psti_pool_spec *spec, pst_error *err)
@@ -67,7 +92,11 @@ int remote_dataset(const char *path, int set, psti_dataset **out, pst_error *err
     psti_error_clear(&why);
     if (!ops || strcmp(address, "embedded") == 0)
         return 0;
-    const int rc = ops->dataset_open(address, set, path, revision ? revision : "", out, &why);
+    const uint64_t begun = psti_now_ns();
+    int rc;
+    do
+        rc = ops->dataset_open(address, set, path, revision ? revision : "", out, &why);
+    while (rc == -EAGAIN && waits_more(begun));
     if (rc == 0)
         return 1;
     if (rc == PSTI_LINK_GONE)
@@ -146,8 +175,6 @@ static int not_here(pst_error *err)
 /* ---- back to the daemon ------------------------------------------------------------------------
  */
 
-static const uint64_t AGAIN_NS = 1000000000ull, PATIENCE_NS = 60 * 1000000000ull;
-
 /* Where the job stands; *bytes is psti_malloc'ed. */
 static int save_state(const pst_job *job, void **bytes, size_t *size)
 {
@@ -196,11 +223,13 @@ static void swap(pst_job *job, void *link, psti_feed *record)
     job->link = link;
     job->missed_ns = 0;
     atomic_store(&job->served, true);
+    if (atomic_load(&job->aborted)) /* meanwhile: it was the old one that was told */
+        ops->abort(link);
 }
 
 /* Opens the job there again where it stands. True: it is the daemon's. In ready order the state of
  * one rank of several means something only together with the others'. */
-static bool rejoin(pst_job *job)
+static bool try_rejoin(pst_job *job)
 {
     void *link = NULL, *state = NULL;
     size_t size = 0;
@@ -208,7 +237,6 @@ static bool rejoin(pst_job *job)
     psti_feed *record = NULL;
     pst_error why;
     const pst_job_options *o = job->options;
-    job->tried_ns = psti_now_ns();
     if (!o || (o->order == PST_ORDER_READY && o->world > 1) || atomic_load(&job->aborted) ||
         psti_feed_finished(job->feed) ||
         ops->job_open(job->engine->link, job->data, o, &link, &why) != 0)
@@ -229,9 +257,20 @@ static bool rejoin(pst_job *job)
     return true;
 }
 
+/* A daemon that takes long to say no, or says nothing, holds the job up a fifth of the time. */
+static bool rejoin(pst_job *job)
+{
+    const uint64_t begun = psti_now_ns();
+    const bool back = try_rejoin(job);
+    job->tried_ns = psti_now_ns();
+    const uint64_t spent = job->tried_ns - begun;
+    job->pause_ns = 4 * spent < AGAIN_NS ? AGAIN_NS : 4 * spent;
+    return back;
+}
+
 void remote_look(pst_job *job)
 {
-    if (psti_now_ns() - job->tried_ns >= AGAIN_NS)
+    if (psti_now_ns() - job->tried_ns >= job->pause_ns)
         rejoin(job);
 }
 
@@ -240,6 +279,8 @@ void remote_look(pst_job *job)
 int remote_open(pst_job *job, const pst_job_options *opts, pst_error *err)
 {
     pst_error why;
+    void *link = NULL;
+    const uint64_t begun = psti_now_ns();
     int rc = PSTI_LINK_ELSEWHERE;
     job->record = job->feed;
     if (opts->call_count > 0)
@@ -247,7 +288,10 @@ int remote_open(pst_job *job, const pst_job_options *opts, pst_error *err)
     else if (opts->buckets)
         psti_fail(&why, rc, "job", NULL, "its buckets are an array (bucket_by goes over)");
     else
-        rc = ops->job_open(job->engine->link, job->data, opts, &job->link, &why);
+        do
+            rc = ops->job_open(job->engine->link, job->data, opts, &link, &why);
+        while (rc == -EAGAIN && waits_more(begun));
+    job->link = link;
     if (rc == 0) {
         job->options = options_copy(opts);
         if (job->options) /* if the daemon goes there is nobody left to share with */
@@ -295,17 +339,6 @@ void remote_abort(pst_job *job)
     ops->abort(job->link);
 }
 
-/* Nobody tells that a socket is there again. */
-static void pause_a_little(void)
-{
-    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-    static pthread_cond_t never = PTHREAD_COND_INITIALIZER;
-    const struct timespec until = psti_timespec_ns(psti_now_ns() + AGAIN_NS / 20);
-    pthread_mutex_lock(&lock);
-    pthread_cond_clockwait(&never, &lock, CLOCK_MONOTONIC, &until);
-    pthread_mutex_unlock(&lock);
-}
-
 /* What cannot be read here waits for the daemon, which may be replaced at this moment. 0: it is
  * back; -ETIMEDOUT: the caller's time is over. */
 static int await_back(pst_job *job, int64_t timeout_ns)
@@ -335,6 +368,7 @@ static int on_gone(pst_job *job, int64_t timeout_ns, pst_batch **out)
         return back == 0 ? remote_next(job, timeout_ns, out) : back;
     }
     job->tried_ns = psti_now_ns();
+    job->pause_ns = AGAIN_NS;
     const int rc = remote_take_over(job, &job->error);
     return rc < 0 ? rc : psti_feed_next(job->feed, timeout_ns, out);
 }

@@ -35,7 +35,7 @@ int channel_receive(channel *ch, int64_t timeout_ns, wire_mail *mail)
     for (;;) {
         if (atomic_load(&ch->aborted))
             return -ECANCELED;
-        int rc = ch->sock < 0 ? -EPIPE : wire_receive(ch->sock, mail);
+        int rc = ch->sock < 0 ? -EPIPE : wire_receive(ch->sock, ch->version, mail);
         if (rc == 0)
             return 0;
         if (rc != -EAGAIN)
@@ -135,7 +135,7 @@ static void release_locked(channel *ch, uint32_t id)
         munmap(ch->segments[id].base, ch->segments[id].bytes);
         ch->segments[id] = (mapped){0};
     }
-    wire_init(&p, WIRE_RELEASE, ch->generation);
+    wire_init(&p, ch->version, WIRE_RELEASE, ch->generation);
     p.release.segment = id;
     send_locked(ch, &p);
 }
@@ -147,7 +147,7 @@ static void send_unsent(channel *ch)
     ch->unsent_count = 0;
     for (uint32_t i = 0; i < count; i++) {
         wire_packet p;
-        wire_init(&p, WIRE_RELEASE, ch->generation);
+        wire_init(&p, ch->version, WIRE_RELEASE, ch->generation);
         p.release.segment = ch->unsent[i];
         send_locked(ch, &p);
     }
@@ -313,7 +313,7 @@ static int on_mail(channel *ch, wire_mail *mail, psti_link_event *out)
 static void credit(channel *ch, uint32_t count, uint64_t wait_ns)
 {
     wire_packet p;
-    wire_init(&p, WIRE_CREDIT, ch->generation);
+    wire_init(&p, ch->version, WIRE_CREDIT, ch->generation);
     p.credit.count = count;
     p.credit.wait_ns = wait_ns;
     pthread_mutex_lock(&ch->lock);
@@ -368,7 +368,7 @@ int channel_restart(void *job, uint64_t epoch, const void *state, size_t bytes)
         return fd;
     wire_packet p;
     pthread_mutex_lock(&ch->lock);
-    wire_init(&p, WIRE_RESTART, ++ch->generation);
+    wire_init(&p, ch->version, WIRE_RESTART, ++ch->generation);
     p.restart.epoch = epoch;
     p.restart.bytes = bytes;
     int rc = ch->gone ? PSTI_LINK_GONE : wire_send(ch->sock, &p, &fd, fd >= 0);

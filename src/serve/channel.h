@@ -21,6 +21,7 @@ typedef struct mapped {
 typedef struct channel {
     pid_t pid;
     int sock, event;     /* event: an eventfd that abort writes to */
+    uint16_t version;    /* that was agreed on; 0 before */
     atomic_bool aborted; /* partner: channel_next */
     uint32_t generation;
     bool begun;         /* the first batches were asked for */

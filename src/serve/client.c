@@ -3,7 +3,6 @@
  * engine before main. Called by whoever makes engines and jobs. */
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -23,29 +22,26 @@ typedef struct remote { /* an engine */
 
 /* ---- connecting ------------------------------------------------------------------------------ */
 
-/* 0 and a WELCOME in mail; PSTI_LINK_GONE; PSTI_LINK_ELSEWHERE with err filled. */
-static int greet(channel *ch, wire_mail *mail, pst_error *err)
+/* 0 and a WELCOME in mail; PSTI_LINK_GONE; PSTI_LINK_ELSEWHERE with a REFUSED in mail. */
+static int greet(channel *ch, wire_range says, wire_mail *mail)
 {
     wire_packet p;
-    wire_init(&p, WIRE_HELLO, 0);
-    /* PENSTOCK_WIRE_VERSION: what an older or newer client would say, to try it. */
-    const char *other = getenv("PENSTOCK_WIRE_VERSION");
-    if (other && *other)
-        p.head.version = (uint16_t)strtoul(other, NULL, 10);
+    wire_init(&p, says.newest, WIRE_HELLO, 0);
     p.hello.pid = (uint32_t)getpid();
+    p.hello.oldest = says.oldest;
     if (wire_send(ch->sock, &p, NULL, 0) < 0 || channel_receive(ch, ANSWER_NS, mail) < 0)
         return PSTI_LINK_GONE;
-    if (mail->packet.head.kind == WIRE_WELCOME)
-        return 0;
-    if (mail->packet.head.kind != WIRE_REFUSED)
+    const wire_head *head = &mail->packet.head;
+    if (head->kind == WIRE_REFUSED)
+        return PSTI_LINK_ELSEWHERE;
+    if (head->kind != WIRE_WELCOME || head->version < says.oldest || head->version > says.newest)
         return PSTI_LINK_GONE;
-    return psti_fail(err, PSTI_LINK_ELSEWHERE, "engine", NULL,
-                     "the daemon speaks version %u of the feed protocol, this library version %u",
-                     mail->packet.refused.version, (unsigned)p.head.version);
+    ch->version = head->version;
+    return 0;
 }
 
-static int open_channel(const char *dir, channel **out, wire_mail *mail, uid_t *server,
-                        pst_error *err)
+static int connect_once(const char *dir, wire_range says, channel **out, wire_mail *mail,
+                        uid_t *server)
 {
     const int sock = where_connect(dir, WHERE_FEED, SOCK_SEQPACKET, server);
     if (sock < 0)
@@ -53,12 +49,34 @@ static int open_channel(const char *dir, channel **out, wire_mail *mail, uid_t *
     channel *ch = channel_new(sock);
     if (!ch)
         return -ENOMEM;
-    const int rc = greet(ch, mail, err);
+    const int rc = greet(ch, says, mail);
     if (rc < 0)
         channel_free(ch);
     else
         *out = ch;
     return rc;
+}
+
+/* 0 and a WELCOME in mail; PSTI_LINK_GONE; PSTI_LINK_ELSEWHERE with err filled. A daemon from
+ * before ranges refuses all but its own version, and says which that is: it is greeted again with
+ * it. */
+static int open_channel(const char *dir, channel **out, wire_mail *mail, uid_t *server,
+                        pst_error *err)
+{
+    const wire_range mine = wire_speaks();
+    wire_range says = mine;
+    for (;;) {
+        const int rc = connect_once(dir, says, out, mail, server);
+        if (rc != PSTI_LINK_ELSEWHERE)
+            return rc;
+        const uint32_t theirs = mail->packet.refused.version;
+        if (theirs >= says.newest || theirs < mine.oldest)
+            return psti_fail(err, rc, "engine", NULL,
+                             "the daemon speaks version %u of the feed protocol, this library "
+                             "versions %u to %u",
+                             theirs, mine.oldest, mine.newest);
+        says.newest = (uint16_t)theirs;
+    }
 }
 
 /* ---- engines and jobs ------------------------------------------------------------------------ */
@@ -116,8 +134,12 @@ static int send_open(channel *ch, psti_dataset *data, const pst_job_options *opt
     psti_place place;
     psti_folder folder = {-1, NULL, ""};
     job_spec s = {.options = *opts};
-    const bool by_set = psti_dataset_folder(data, &folder) == 0;
+    /* A daemon that has no sets takes the revision's folder, where all of it is there. */
+    const bool by_set = ch->version >= WIRE_SETS && psti_dataset_folder(data, &folder) == 0;
     const char *url = by_set ? NULL : psti_dataset_url(data);
+    if (!by_set && !psti_dataset_is_here(data))
+        return psti_fail(err, PSTI_LINK_ELSEWHERE, "job", NULL,
+                         "the daemon is of an earlier release, which reads no bucket for a set");
     if (by_set)
         place = (psti_place){.root = folder.set, .path = folder.path};
     else if (url)
@@ -132,7 +154,7 @@ static int send_open(channel *ch, psti_dataset *data, const pst_job_options *opt
     if (fd >= 0) {
         const int fds[2] = {url ? fd : place.root, fd}; /* a bucket has no directory */
         wire_packet p;
-        wire_init(&p, WIRE_OPEN, 0);
+        wire_init(&p, ch->version, WIRE_OPEN, 0);
         p.open.spec_bytes = s.size;
         snprintf(p.open.depot_revision, sizeof p.open.depot_revision, "%s", folder.revision);
         psti_id128_store(psti_dataset_revision(data), p.open.revision);
@@ -234,8 +256,13 @@ static int open_dataset(const char *address, int set, const char *path, const ch
     int rc = open_channel(dir, &ch, &mail, &server, err);
     if (rc < 0)
         return rc;
+    if (ch->version < WIRE_SETS) {
+        channel_close(ch);
+        return psti_fail(err, PSTI_LINK_ELSEWHERE, "list", path,
+                         "the daemon is of an earlier release, which lists none for others");
+    }
     const psti_folder at = {.set = set, .path = path, .revision = revision};
-    wire_init(&p, WIRE_LIST, 0);
+    wire_init(&p, ch->version, WIRE_LIST, 0);
     if (strlen(revision) < PST_REVISION_BYTES)
         snprintf(p.list.depot_revision, sizeof p.list.depot_revision, "%s", revision);
     rc = wire_send(ch->sock, &p, &set, 1) < 0 ? PSTI_LINK_GONE : await_listed(ch, &at, out, err);

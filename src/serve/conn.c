@@ -72,9 +72,9 @@ void conn_output(conn *c)
 static void refuse(conn *c, const pst_error *why)
 {
     wire_packet p;
-    wire_init(&p, WIRE_REFUSED, 0);
+    wire_init(&p, c->server->speaks.newest, WIRE_REFUSED, 0);
     p.refused.code = why ? why->code : 0;
-    p.refused.version = WIRE_VERSION;
+    p.refused.version = c->server->speaks.newest;
     if (why)
         p.refused.error = *why;
     conn_post(c, &p, -1);
@@ -82,18 +82,21 @@ static void refuse(conn *c, const pst_error *why)
 
 /* ---- what the client says -------------------------------------------------------------------- */
 
-/* A client of another version is told so, and goes on by itself. */
+/* A client that speaks none of the daemon's versions is told so, and goes on by itself. */
 static bool on_hello(conn *c, const wire_hello *hello)
 {
     if (c->state != CONN_NEW)
         return false;
-    if (hello->head.version != WIRE_VERSION) {
+    const uint16_t newest = hello->head.version;
+    const wire_range theirs = {hello->oldest ? (uint16_t)hello->oldest : newest, newest};
+    c->version = hello->oldest <= newest ? wire_agree(c->server->speaks, theirs) : 0;
+    if (!c->version) {
         refuse(c, NULL);
         return false;
     }
     const pst_settings *s = &c->server->settings;
     wire_packet p;
-    wire_init(&p, WIRE_WELCOME, 0);
+    wire_init(&p, c->version, WIRE_WELCOME, 0);
     p.welcome.workers = (uint32_t)s->workers;
     p.welcome.cpus = (uint32_t)s->cpus;
     p.welcome.io = (uint32_t)s->io;
@@ -164,7 +167,7 @@ void conn_input(conn *c)
     enum { TURN = 64 }; /* packets, before others have their turn */
     for (int i = 0; i < TURN && c->sock >= 0; i++) {
         wire_mail mail;
-        const int rc = wire_receive(c->sock, &mail);
+        const int rc = wire_receive(c->sock, c->version, &mail);
         if (rc == -EAGAIN)
             break;
         const bool ok = rc == 0 && on_mail(c, &mail);
@@ -253,7 +256,7 @@ void conn_leave(conn *c)
 static void tell_listed(conn *c)
 {
     wire_packet p;
-    wire_init(&p, WIRE_LISTED, 0);
+    wire_init(&p, c->version, WIRE_LISTED, 0);
     p.listed.bytes = c->listed_bytes;
     memcpy(p.listed.depot_revision, c->depot_revision, sizeof p.listed.depot_revision);
     conn_post(c, &p, c->listed_fd);

@@ -171,13 +171,13 @@ static json_t *show_engine(pst_server *s)
     const int clients = s->conn_count;
     pthread_mutex_unlock(&s->lock);
     return json_pack(
-        "{s:s, s:i, s:f, s:i, s:i, s:I, s:I, s:I, s:I, s:s, s:i, s:o, s:o, s:s}", "version",
-        PST_VERSION, "protocol", WIRE_VERSION, "seconds", seconds(psti_now_ns() - s->started_ns),
-        "workers", s->settings.workers, "cpus", s->settings.cpus, "memory_bytes",
-        (json_int_t)s->settings.memory_bytes, "used_bytes", (json_int_t)psti_budget_used(budget),
-        "peak_bytes", (json_int_t)psti_budget_peak(budget), "cache_bytes",
-        (json_int_t)s->settings.cache_bytes, "cpu", s->settings.cpu, "connections", clients,
-        "cache", show_cache(s), "disk", show_disk(s), "instance", s->instance);
+        "{s:s, s:i, s:i, s:f, s:i, s:i, s:I, s:I, s:I, s:I, s:s, s:i, s:o, s:o, s:s}", "version",
+        PST_VERSION, "protocol", (int)s->speaks.newest, "protocol_oldest", (int)s->speaks.oldest,
+        "seconds", seconds(psti_now_ns() - s->started_ns), "workers", s->settings.workers, "cpus",
+        s->settings.cpus, "memory_bytes", (json_int_t)s->settings.memory_bytes, "used_bytes",
+        (json_int_t)psti_budget_used(budget), "peak_bytes", (json_int_t)psti_budget_peak(budget),
+        "cache_bytes", (json_int_t)s->settings.cache_bytes, "cpu", s->settings.cpu, "connections",
+        clients, "cache", show_cache(s), "disk", show_disk(s), "instance", s->instance);
 }
 
 /* ---- HTTP ------------------------------------------------------------------------------------ */
@@ -324,8 +324,8 @@ int control_open(pst_server *s, struct control **out, pst_error *err)
     control->pulled = pulled_new(s->depot, &s->sources);
     if (!control->pulled)
         return psti_fail(err, -ENOMEM, "serve", NULL, "out of memory");
-    control->sock =
-        where_listen(&s->at, WHERE_CONTROL, SOCK_STREAM, !s->allow_any && s->allow_count > 0, err);
+    control->sock = where_listen(s->own.ours ? &s->own : &s->at, WHERE_CONTROL, SOCK_STREAM,
+                                 !s->allow_any && s->allow_count > 0, err);
     if (control->sock < 0)
         return control->sock;
     control->http = MHD_start_daemon(

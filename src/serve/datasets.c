@@ -174,17 +174,36 @@ static int name_set(const pst_server *s, int set, shelf_entry *e, char *name, ps
     return 0;
 }
 
+/* What its owner said of its source; NULL = the environment's, since he never says anything of it.
+ * A daemon that was started a moment ago has yet to be told: what is whole can be read, and mended
+ * from then on; the rest waits. */
+static int find_access(pst_server *s, const char *name, bool complete, psti_access **out,
+                       pst_error *err)
+{
+    char url[1024];
+    *out = sources_find(&s->sources, name, url);
+    if (*out || !psti_depot_is_given(s->depot, name))
+        return 0;
+    if (complete)
+        *out = sources_await(&s->sources, name);
+    return complete ? 0
+                    : psti_fail(err, -EAGAIN, "list", NULL,
+                                "the daemon was not told yet where the dataset comes from");
+}
+
 /* Opened with what its owner said of its source, and kept apart from what others have. */
 static int open_set(pst_server *s, const char *name, const psti_depot_choice *choice,
                     shelf_entry *e, pst_error *err)
 {
-    char url[1024];
     psti_dataset *data;
+    psti_access *access;
     pst_dataset_options opts;
     pst_dataset_options_init(&opts);
-    psti_access *access = sources_find(&s->sources, name, url);
+    int rc = find_access(s, name, choice->complete, &access, err);
+    if (rc < 0)
+        return rc;
     psti_access *before = psti_access_use(access);
-    int rc = psti_pulled_open_revision(choice, &opts, &data, err);
+    rc = psti_pulled_open_revision(choice, &opts, &data, err);
     psti_access_use(before);
     psti_access_unref(access);
     if (rc < 0)
@@ -196,8 +215,8 @@ static int open_set(pst_server *s, const char *name, const psti_depot_choice *ch
     return rc;
 }
 
-int shelf_take_set(pst_server *s, int set, const char *depot_revision, shelf_entry **out,
-                   pst_error *err)
+static int take_set(pst_server *s, int set, const char *depot_revision, shelf_entry **out,
+                    pst_error *err)
 {
     char name[PST_DATASET_NAME_BYTES];
     psti_depot_choice *choice = psti_calloc(PSTI_MEM_SERVE, 1, sizeof *choice);
@@ -224,6 +243,19 @@ int shelf_take_set(pst_server *s, int set, const char *depot_revision, shelf_ent
         return settle(&s->shelf, e, rc, out);
     entry_free(e);
     *out = there;
+    return rc;
+}
+
+/* A pull that ends renames what was chosen a moment before. */
+int shelf_take_set(pst_server *s, int set, const char *depot_revision, shelf_entry **out,
+                   pst_error *err)
+{
+    enum { ROUNDS = 4 };
+    int rc = -ENOENT;
+    for (int round = 0; rc == -ENOENT && round < ROUNDS; round++) {
+        psti_error_clear(err);
+        rc = take_set(s, set, depot_revision, out, err);
+    }
     return rc;
 }
 

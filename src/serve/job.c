@@ -190,7 +190,7 @@ bool job_announce(conn *c)
         segment *seg = segment_at(c, id);
         if (!seg || seg->once)
             continue;
-        wire_init(&p, WIRE_SEGMENT, 0);
+        wire_init(&p, c->version, WIRE_SEGMENT, 0);
         p.segment.id = id;
         p.segment.bytes = seg->bytes;
         if (!conn_post(c, &p, seg->fd))
@@ -198,7 +198,7 @@ bool job_announce(conn *c)
         close(seg->fd);
         seg->fd = -1;
     }
-    wire_init(&p, WIRE_OPENED, 0);
+    wire_init(&p, c->version, WIRE_OPENED, 0);
     return conn_post(c, &p, -1);
 }
 
@@ -226,7 +226,7 @@ static bool post_skips(conn *c, uint64_t epoch)
     skip_note *note;
     while (ok && (note = next_skip(c, epoch))) {
         wire_packet p;
-        wire_init(&p, WIRE_SKIP, c->generation);
+        wire_init(&p, c->version, WIRE_SKIP, c->generation);
         p.skip.epoch = note->epoch;
         p.skip.position = note->position;
         p.skip.share = note->share;
@@ -286,7 +286,7 @@ static bool post_batch(conn *c, pst_batch *batch)
     if (!post_skips(c, r.epoch))
         return false;
     wire_packet p;
-    wire_init(&p, WIRE_BATCH, c->generation);
+    wire_init(&p, c->version, WIRE_BATCH, c->generation);
     wire_batch *b = &p.batch;
     b->segment = id;
     b->flags = (seg->once ? WIRE_ONCE : 0) | (seg->copied ? WIRE_COPY : 0);
@@ -313,7 +313,7 @@ static bool post_end(conn *c, uint64_t epoch)
         return false;
     c->finished = o->epochs && pst_job_epoch(c->job) >= o->first_epoch + o->epochs;
     wire_packet p;
-    wire_init(&p, WIRE_END, c->generation);
+    wire_init(&p, c->version, WIRE_END, c->generation);
     p.end.epoch = epoch;
     return conn_post(c, &p, -1);
 }
@@ -321,7 +321,7 @@ static bool post_end(conn *c, uint64_t epoch)
 static bool post_failed(conn *c)
 {
     wire_packet p;
-    wire_init(&p, WIRE_FAILED, c->generation);
+    wire_init(&p, c->version, WIRE_FAILED, c->generation);
     pst_job_error(c->job, &p.failed.error);
     c->failed = true;
     return conn_post(c, &p, -1);
@@ -418,7 +418,7 @@ bool job_restart(conn *c, wire_mail *mail)
     if (rc == 0)
         return true;
     wire_packet p;
-    wire_init(&p, WIRE_FAILED, c->generation);
+    wire_init(&p, c->version, WIRE_FAILED, c->generation);
     p.failed.error = err;
     p.failed.error.code = rc;
     c->failed = true;

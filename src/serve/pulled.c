@@ -302,6 +302,8 @@ static unsigned set_source(struct pulled *p, const char *name, const pulled_requ
         rc = sources_put(p->sources, name, r->body, r->body_bytes, &err);
     if (rc < 0)
         drop_empty(p, name);
+    if (rc == 0 && (rc = psti_depot_mark_given(p->dir, name, true)) < 0)
+        psti_fail(&err, rc, "depot", name, "its folder cannot be written: %s", pst_strerror(rc));
     return rc < 0 ? refuse_error(rc, &err, out) : NOTHING;
 }
 
@@ -313,6 +315,7 @@ static unsigned answer_source(struct pulled *p, const char *name, const pulled_r
     if (strcmp(r->method, "DELETE") != 0)
         return refuse(NOT_ALLOWED, "PUT or DELETE", "invalid", out);
     const bool was = sources_drop(p->sources, name);
+    psti_depot_mark_given(p->dir, name, false);
     drop_empty(p, name);
     return was ? NOTHING : refuse(NOT_FOUND, "nothing was said of it", "not_found", out);
 }

@@ -341,10 +341,24 @@ static int start_loop(pst_server *s, pst_error *err)
     return 0;
 }
 
+/* With a folder of its own for the control socket, the lock is there as well: whoever sees the
+ * feed's could hold it, and keep the next daemon out. */
+static int take_places(pst_server *s, const pst_server_options *o, bool others, pst_error *err)
+{
+    const bool apart = o->control && *o->control;
+    int rc = apart ? where_take(o->control, others && !s->allow_any, true, &s->own, err) : 0;
+    if (rc == 0)
+        rc = where_take(s->dir, others, !apart, &s->at, err);
+    if (rc == 0 && apart)
+        where_clear(&s->at, WHERE_CONTROL); /* of a daemon that had it there */
+    return rc;
+}
+
 static int start(pst_server *s, const pst_server_options *o, pst_error *err)
 {
     const bool others = o->allow_count > 0 || o->allow_any;
     s->allow_any = o->allow_any != 0;
+    s->speaks = wire_speaks();
     draw_instance(s);
     s->idle_exit_s = o->idle_exit_s;
     s->lifeline = o->lifeline;
@@ -361,7 +375,7 @@ static int start(pst_server *s, const pst_server_options *o, pst_error *err)
     if (rc == 0)
         rc = copy_depot(s, o, err);
     if (rc == 0)
-        rc = where_take(s->dir, others, &s->at, err);
+        rc = take_places(s, o, others, err);
     if (rc == 0)
         rc = start_engine(s, o, err);
     if (rc < 0)
@@ -386,7 +400,7 @@ int pst_server_open(const pst_server_options *opts, pst_server **out, pst_error 
     if (!s)
         return psti_fail(err, -ENOMEM, "serve", NULL, "out of memory");
     s->listener = s->epoll = s->event = s->lifeline = s->spare = -1;
-    s->at = (where){-1, -1};
+    s->at = s->own = (where){-1, -1, false};
     s->started_ns = psti_now_ns();
     s->next_id = 1;
     pthread_mutex_init(&s->lock, NULL);
@@ -424,6 +438,7 @@ void pst_server_close(pst_server *s)
     end_conns(s);
     pst_engine_free(s->engine);
     where_leave(&s->at);
+    where_leave(&s->own);
     if (s->epoll >= 0)
         close(s->epoll);
     if (s->event >= 0)

@@ -116,7 +116,8 @@ typedef struct conn_facts {
 struct conn {
     pst_server *server;
     conn *next, *prev;
-    int sock; /* -1 once closed */
+    int sock;         /* -1 once closed */
+    uint16_t version; /* that was agreed on; 0 before */
     conn_state state;
     peer who;
     bool foreign; /* another user: his rights are asked for each sample */
@@ -180,7 +181,9 @@ void segment_free_all(conn *c);
 struct control;
 struct pst_server {
     char dir[WHERE_BYTES];
-    where at;
+    where at;  /* of the feed's socket, and of the control socket where own is not open */
+    where own; /* of the control socket, where clients are not to see it */
+    wire_range speaks;
     int listener, epoll, event; /* event: an eventfd that wakes the loop */
     int lifeline;               /* the caller's: its end is ours; -1 = none */
     int spare;                  /* a descriptor to let go of when there are no more */

@@ -12,7 +12,7 @@
 
 struct source {
     source *next;
-    char name[PST_DATASET_NAME_BYTES], url[1024];
+    char name[PST_DATASET_NAME_BYTES], url[1024]; /* url "": nothing was said, it is awaited */
     psti_access *access;
 };
 
@@ -93,18 +93,34 @@ bool sources_drop(sources *s, const char *name)
     if (one)
         *at = one->next;
     pthread_mutex_unlock(&s->lock);
+    const bool said = one && one->url[0];
     if (one)
         psti_access_revoke(one->access);
     source_free(one);
-    return one != NULL;
+    return said;
 }
 
 psti_access *sources_find(sources *s, const char *name, char url[1024])
 {
     pthread_mutex_lock(&s->lock);
     const source *one = *find_locked(s, name);
+    const bool said = one && one->url[0];
+    psti_access *access = said ? psti_access_ref(one->access) : NULL;
+    snprintf(url, 1024, "%s", said ? one->url : "");
+    pthread_mutex_unlock(&s->lock);
+    return access;
+}
+
+psti_access *sources_await(sources *s, const char *name)
+{
+    pthread_mutex_lock(&s->lock);
+    source *one = *find_locked(s, name);
+    if (!one && (one = source_new(name))) {
+        psti_access_revoke(one->access);
+        one->next = s->list;
+        s->list = one;
+    }
     psti_access *access = one ? psti_access_ref(one->access) : NULL;
-    snprintf(url, 1024, "%s", one ? one->url : "");
     pthread_mutex_unlock(&s->lock);
     return access;
 }

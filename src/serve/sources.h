@@ -23,5 +23,7 @@ int sources_put(sources *s, const char *name, const char *json, size_t bytes, ps
 bool sources_drop(sources *s, const char *name); /* false: there was none */
 /* A reference, and the URL; NULL: nothing was said. */
 psti_access *sources_find(sources *s, const char *name, char url[1024]);
+/* A reference to what will be said: until then requests with it fail. NULL: no memory. */
+psti_access *sources_await(sources *s, const char *name);
 
 #endif

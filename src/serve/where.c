@@ -79,9 +79,9 @@ static int take_lock(const char *dir, where *w, pst_error *err)
     return psti_fail(err, rc, "serve", dir, "the directory cannot be locked: %s", pst_strerror(rc));
 }
 
-int where_take(const char *dir, bool others, where *w, pst_error *err)
+int where_take(const char *dir, bool others, bool locks, where *w, pst_error *err)
 {
-    *w = (where){-1, -1};
+    *w = (where){-1, -1, false};
     if (mkdir(dir, others ? 0711 : 0700) && errno != EEXIST)
         return psti_fail(err, -errno, "serve", dir, "the directory cannot be made: %s",
                          pst_strerror(-errno));
@@ -90,8 +90,9 @@ int where_take(const char *dir, bool others, where *w, pst_error *err)
         return psti_fail(err, -errno, "serve", dir, "the directory cannot be opened: %s",
                          pst_strerror(-errno));
     int rc = check_dir(dir, w->dir, others, err);
-    if (rc == 0)
+    if (rc == 0 && locks)
         rc = take_lock(dir, w, err);
+    w->ours = rc == 0;
     if (rc < 0)
         where_leave(w);
     return rc;
@@ -104,11 +105,16 @@ static void name_socket(struct sockaddr_un *to, int dir, const char *name)
     snprintf(to->sun_path, sizeof to->sun_path, "/proc/self/fd/%d/%s", dir, name);
 }
 
+void where_clear(const where *w, const char *name)
+{
+    unlinkat(w->dir, name, 0);
+}
+
 int where_listen(const where *w, const char *name, int type, bool others, pst_error *err)
 {
     struct sockaddr_un at;
     name_socket(&at, w->dir, name);
-    unlinkat(w->dir, name, 0); /* of a daemon that died: the lock is ours */
+    where_clear(w, name); /* of a daemon that died: the lock is ours */
     const int sock = socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     const bool ok = sock >= 0 && bind(sock, (struct sockaddr *)&at, sizeof at) == 0 &&
                     fchmodat(w->dir, name, others ? 0666 : 0600, 0) == 0 && listen(sock, 64) == 0;
@@ -122,7 +128,7 @@ int where_listen(const where *w, const char *name, int type, bool others, pst_er
 
 void where_leave(where *w)
 {
-    if (w->lock >= 0 && w->dir >= 0) {
+    if (w->ours) {
         unlinkat(w->dir, WHERE_FEED, 0);
         unlinkat(w->dir, WHERE_CONTROL, 0);
     }
@@ -130,7 +136,7 @@ void where_leave(where *w)
         close(w->dir);
     if (w->lock >= 0)
         close(w->lock);
-    *w = (where){-1, -1};
+    *w = (where){-1, -1, false};
 }
 
 /* ---- the client's side ----------------------------------------------------------------------- */

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -12,7 +13,34 @@
 
 #include "core/memory.h"
 
-size_t wire_size(int kind)
+/* What every version reads, and what this one is: another size is another version. */
+_Static_assert(sizeof(wire_head) == 16 && sizeof(wire_hello) == 24, "HELLO stays as it is");
+_Static_assert(sizeof(wire_refused) == 24 + 824, "REFUSED stays as it is, with its error");
+_Static_assert(sizeof(wire_welcome) == 96 && sizeof(wire_open) == 80 && sizeof(wire_list) == 56,
+               "of version 6");
+_Static_assert(sizeof(wire_batch) == 824 && sizeof(wire_credit) == 32, "of version 6");
+
+/* ---- versions -------------------------------------------------------------------------------- */
+
+wire_range wire_speaks(void)
+{
+    const char *claimed = getenv("PENSTOCK_WIRE_VERSIONS");
+    char *end = NULL;
+    const unsigned long oldest = claimed ? strtoul(claimed, &end, 10) : 0;
+    if (!claimed || end == claimed || *end != '-')
+        return (wire_range){WIRE_OLDEST, WIRE_VERSION};
+    return (wire_range){(uint16_t)oldest, (uint16_t)strtoul(end + 1, NULL, 10)};
+}
+
+uint16_t wire_agree(wire_range mine, wire_range theirs)
+{
+    const uint16_t version = mine.newest < theirs.newest ? mine.newest : theirs.newest;
+    return version >= mine.oldest && version >= theirs.oldest ? version : 0;
+}
+
+/* ---- packets --------------------------------------------------------------------------------- */
+
+size_t wire_size(int kind, uint16_t version)
 {
     static const size_t sizes[] = {
         [WIRE_HELLO] = sizeof(wire_hello),     [WIRE_WELCOME] = sizeof(wire_welcome),
@@ -23,17 +51,21 @@ size_t wire_size(int kind)
         [WIRE_END] = sizeof(wire_end),         [WIRE_FAILED] = sizeof(wire_failed),
         [WIRE_RELEASE] = sizeof(wire_release), [WIRE_LIST] = sizeof(wire_list),
         [WIRE_LISTED] = sizeof(wire_listed)};
+    if (version < WIRE_SETS && (kind == WIRE_LIST || kind == WIRE_LISTED))
+        return 0;
+    if (version < WIRE_SETS && kind == WIRE_OPEN)
+        return offsetof(wire_open, depot_revision);
     return kind > 0 && (size_t)kind < sizeof sizes / sizeof *sizes ? sizes[kind] : 0;
 }
 
-void wire_init(wire_packet *packet, int kind, uint32_t generation)
+void wire_init(wire_packet *packet, uint16_t version, int kind, uint32_t generation)
 {
-    memset(packet, 0, wire_size(kind));
+    memset(packet, 0, wire_size(kind, WIRE_VERSION));
     packet->head = (wire_head){.magic = WIRE_MAGIC,
-                               .version = WIRE_VERSION,
+                               .version = version,
                                .kind = (uint16_t)kind,
                                .generation = generation,
-                               .bytes = (uint32_t)wire_size(kind)};
+                               .bytes = (uint32_t)wire_size(kind, version)};
 }
 
 typedef union fd_room {
@@ -80,19 +112,27 @@ static void keep_fds(struct msghdr *msg, wire_mail *mail)
     }
 }
 
-/* A packet of another version may only be a HELLO or a REFUSED, whose layout never changes. */
-static bool is_sound(const wire_head *head, size_t got, int flags)
+/* A packet of another version may only be a HELLO or a REFUSED, whose layout never changes. Before
+ * one is agreed on, a WELCOME says which it is. */
+static bool is_sound(const wire_head *head, uint16_t version, size_t got, int flags)
 {
     if (got < sizeof *head || (flags & (MSG_TRUNC | MSG_CTRUNC)) || head->magic != WIRE_MAGIC ||
         head->bytes != got)
         return false;
     const bool frozen = head->kind == WIRE_HELLO || head->kind == WIRE_REFUSED;
-    if (!frozen && head->version != WIRE_VERSION)
+    if (!frozen && (version ? head->version != version : head->kind != WIRE_WELCOME))
         return false;
-    return got == wire_size(head->kind);
+    return got == wire_size(head->kind, head->version);
 }
 
-int wire_receive(int sock, wire_mail *mail)
+static void fill_up(wire_packet *packet, size_t got)
+{
+    const size_t whole = wire_size(packet->head.kind, WIRE_VERSION);
+    if (got < whole)
+        memset((uint8_t *)packet + got, 0, whole - got);
+}
+
+int wire_receive(int sock, uint16_t version, wire_mail *mail)
 {
     fd_room room;
     struct iovec part = {&mail->packet, sizeof mail->packet};
@@ -110,8 +150,10 @@ int wire_receive(int sock, wire_mail *mail)
     keep_fds(&msg, mail);
     if (got == 0 && mail->fd_count == 0)
         return -EPIPE;
-    if (is_sound(&mail->packet.head, (size_t)got, msg.msg_flags))
+    if (is_sound(&mail->packet.head, version, (size_t)got, msg.msg_flags)) {
+        fill_up(&mail->packet, (size_t)got);
         return 0;
+    }
     wire_drop(mail);
     return -EPROTO;
 }

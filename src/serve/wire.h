@@ -3,8 +3,8 @@
  * machine), each with a head. A connection is one job:
  *
  *     client                                  daemon
- *     HELLO version                       ->
- *                                         <-  WELCOME version, settings       or REFUSED
+ *     HELLO oldest, newest version        ->
+ *                                         <-  WELCOME in the agreed one       or REFUSED
  *     LIST revision + folder (fd)         ->  of a pulled dataset, instead of what follows
  *                                         <-  LISTED + listing (fd)           or REFUSED
  *     OPEN revision + root, spec (fds)    ->
@@ -15,7 +15,9 @@
  *                                         <-  BATCH segment, offset [+ memfd], SKIP, END, FAILED
  *     RELEASE segment                     ->
  *
- * Either end leaves by closing. HELLO and REFUSED keep their layout in all versions. Private. */
+ * Either end leaves by closing. HELLO and REFUSED keep their layout in all versions; all that comes
+ * after them is in the version that was agreed on, the newest that both speak. Where a version has
+ * more in a packet it has it at the end: what an older one leaves out reads as zeros. Private. */
 #ifndef PSTI_SERVE_WIRE_H
 #define PSTI_SERVE_WIRE_H
 
@@ -26,7 +28,13 @@
 #include "penstock.h"
 
 #define WIRE_MAGIC 0x46545350u /* "PSTF" */
-enum { WIRE_VERSION = 6, WIRE_FDS = 2, WIRE_AHEAD = 2 };
+/* A packet of another layout, or of a new kind, is another WIRE_VERSION; wire_size knows those down
+ * to WIRE_OLDEST, which is at least the one before. 6: LIST, LISTED, and OPEN by a set's folder. */
+enum { WIRE_OLDEST = 5, WIRE_VERSION = 6, WIRE_SETS = 6, WIRE_FDS = 2, WIRE_AHEAD = 2 };
+
+typedef struct wire_range { /* versions that one end speaks */
+    uint16_t oldest, newest;
+} wire_range;
 
 typedef enum wire_kind {
     WIRE_HELLO = 1,
@@ -55,14 +63,14 @@ typedef struct wire_head {
 
 typedef struct wire_hello { /* HELLO */
     wire_head head;
-    uint32_t pid; /* shown in lists, never relied on */
-    uint32_t reserved;
+    uint32_t pid;    /* shown in lists, never relied on */
+    uint32_t oldest; /* head.version is the newest that the client speaks; 0 = no other than that */
 } wire_hello;
 
 typedef struct wire_refused { /* REFUSED */
     wire_head head;
     int32_t code;     /* 0: of another version */
-    uint32_t version; /* the daemon's */
+    uint32_t version; /* the daemon's newest */
     pst_error error;
 } wire_refused;
 
@@ -234,13 +242,20 @@ typedef struct wire_mail {
     int fd_count;
 } wire_mail;
 
-size_t wire_size(int kind); /* of a packet of this kind; 0 = there is none */
-void wire_init(wire_packet *packet, int kind, uint32_t generation);
+/* What this process speaks. PENSTOCK_WIRE_VERSIONS=OLDEST-NEWEST claims another range: how a peer
+ * of another release is tried. */
+wire_range wire_speaks(void);
+/* The newest that both speak; 0 = there is none. */
+uint16_t wire_agree(wire_range mine, wire_range theirs);
+
+size_t wire_size(int kind, uint16_t version); /* of a packet; 0 = there is no such */
+void wire_init(wire_packet *packet, uint16_t version, int kind, uint32_t generation);
 /* Never blocks and never raises a signal. 0, -EAGAIN, or -errno (-EPIPE: the other end left). */
 int wire_send(int sock, const wire_packet *packet, const int *fds, int fd_count);
-/* One packet, checked for its form. 0; -EAGAIN when there is none; -EPIPE at the end; -EPROTO when
- * it is none of ours. Descriptors have close-on-exec. */
-int wire_receive(int sock, wire_mail *mail);
+/* One packet of the version, checked for its form; 0 = none is agreed on yet, so that only a HELLO,
+ * WELCOME or REFUSED may come. 0; -EAGAIN when there is none; -EPIPE at the end; -EPROTO when it is
+ * none of ours. Descriptors have close-on-exec. */
+int wire_receive(int sock, uint16_t version, wire_mail *mail);
 /* The index-th descriptor becomes the caller's; -1 when there is none. */
 int wire_take(wire_mail *mail, int index);
 void wire_drop(wire_mail *mail);

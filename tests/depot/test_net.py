@@ -216,3 +216,32 @@ def test_one_object_of_http(pull, faultd, bucket):
     assert (Path(report["path"]) / "001.bin").read_bytes() == (bucket / "train" / "c1" / "001.bin").read_bytes()
     report = pull(url="s3://data/train/c1/001.bin", name="two")
     assert (Path(report["path"]) / "001.bin").read_bytes() == (bucket / "train" / "c1" / "001.bin").read_bytes()
+
+
+@pytest.mark.parametrize("url", ["s3://data/train", "s3://data/train/"])
+def test_a_revision_that_is_here_is_not_listed_again(pull, faultd, bucket, url):
+    """Its objects are known, and so is what a URL without a slash at its end means: a folder, as it did."""
+    first = pull(url=url)
+    data = Path(first["path"])
+    faultd.rules([])
+    (data / "c1" / "001.bin").unlink()
+    assert pull("--revision", first["revision"], url=url)["objects_bad"] == 1
+    pull.has(bucket)
+    assert faultd.stats()["requests"] == {"get": 1}
+    assert (data.parent / "manifest").read_text().split("\n")[0].endswith("\ts3://data/train/")  # for whoever mends it
+    # And one that was begun: as after another start, with the revision that was meant.
+    faultd.rules([{"match": {"op": "get", "key": "*020.bin"}, "do": {"status": 403}}])
+    done = pull(check=False, url=url, name="begun")
+    assert done.returncode == 1 and (pull.depot / "begun" / f".{first['revision']}" / "listing").exists()
+    faultd.rules([])
+    assert pull("--revision", first["revision"], url=url, name="begun")["complete"]
+    pull.has(bucket, "begun")
+    assert faultd.stats()["requests"].get("list", 0) == 0
+
+
+def test_one_object_that_is_here_stays_one(pull, faultd, bucket):
+    for name, url in (("one", f"{faultd.url}/data/train/c1/001.bin"), ("two", "s3://data/train/c1/001.bin")):
+        first = pull(url=url, name=name)
+        (Path(first["path"]) / "001.bin").unlink()
+        again = pull("--revision", first["revision"], url=url, name=name)
+        assert (Path(again["path"]) / "001.bin").read_bytes() == (bucket / "train" / "c1" / "001.bin").read_bytes()

@@ -30,7 +30,7 @@ def environment(tmp_path_factory):
     env = dict(os.environ)
     env["XDG_CACHE_HOME"] = str(tmp_path_factory.mktemp("cache"))
     env["XDG_RUNTIME_DIR"] = str(tmp_path_factory.mktemp("run"))
-    env["PENSTOCK_WIRE_VERSION"] = ""
+    env["PENSTOCK_WIRE_VERSIONS"] = ""
     return env
 
 
@@ -51,6 +51,7 @@ class Daemon:
 
     def __init__(self, binary, environment, path, *args, **kwargs):
         self.dir, self.binary = Path(path), binary
+        self.control = Path(args[args.index("--control") + 1]) if "--control" in args else self.dir
         self.address = f"unix:{path}"
         self.child = subprocess.Popen([binary, "serve", "--socket", str(path), "--memory", "256M", *map(str, args)],
                                       stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, **kwargs)
@@ -62,7 +63,7 @@ class Daemon:
         """What the control socket says."""
         with socket.socket(socket.AF_UNIX) as sock:
             sock.settimeout(LIMIT_S)
-            sock.connect(str(self.dir / "control.sock"))
+            sock.connect(str(self.control / "control.sock"))
             sock.sendall(f"GET {url} HTTP/1.0\r\n\r\n".encode())
             answer = b""
             while part := sock.recv(65536):
@@ -87,7 +88,7 @@ class Daemon:
 
     def fsck(self):
         """Has the books checked; they must agree."""
-        done = subprocess.run([self.binary, "fsck", "--socket", str(self.dir)], capture_output=True, text=True, timeout=LIMIT_S)
+        done = subprocess.run([self.binary, "fsck", "--socket", str(self.control)], capture_output=True, text=True, timeout=LIMIT_S)
         assert (done.returncode, done.stdout, done.stderr) == (0, "clean\n", ""), done
 
     def kill(self, number=signal.SIGKILL):
@@ -101,7 +102,7 @@ def ask(daemon, method, url, body=None):
     text = b"" if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
     with socket.socket(socket.AF_UNIX) as sock:
         sock.settimeout(LIMIT_S)
-        sock.connect(str(daemon.dir / "control.sock"))
+        sock.connect(str(daemon.control / "control.sock"))
         sock.sendall(f"{method} {url} HTTP/1.0\r\nContent-Length: {len(text)}\r\n\r\n".encode() + text)
         answer = b""
         while part := sock.recv(65536):
@@ -114,8 +115,8 @@ def ask(daemon, method, url, body=None):
 def serve(binary, environment, tmp_path):
     """serve(...) starts a daemon; all are ended with the test."""
     with contextlib.ExitStack() as stack:
-        def start(*args, path=None, **kwargs):
-            daemon = Daemon(binary, environment, path or tmp_path / "served", *args, **kwargs)
+        def start(*args, path=None, env=None, **kwargs):
+            daemon = Daemon(binary, {**environment, **(env or {})}, path or tmp_path / "served", *args, **kwargs)
             stack.callback(lambda: daemon.child.poll() is not None or daemon.kill())
             return daemon
 

@@ -48,16 +48,16 @@ class Node:
 
     def __init__(self, binary, environment, ground, faultd, **user):
         self.binary, self.environment, self.ground, self.faultd, self.user = binary, environment, ground, faultd, user
-        self.run, self.datasets, self.count, self.children = ground / "run", ground / "datasets", 0, []
-        for path in (self.run, self.datasets):
+        self.run, self.control, self.datasets, self.count, self.children = ground / "run", ground / "control", ground / "datasets", 0, []
+        for path in (self.run, self.control, self.datasets):
             path.mkdir()
             if "user" in user:
                 os.chown(path, user["user"], user["group"])
         self.start()
 
-    def start(self):
-        env = {**self.environment, "HOME": str(self.ground), "XDG_CACHE_HOME": str(self.datasets / ".cache")}
-        self.daemon = Daemon(self.binary, env, self.run, "--datasets", self.datasets, "--allow-uid", "any", **self.user)
+    def start(self, *args, **more):
+        env = {**self.environment, "HOME": str(self.ground), "XDG_CACHE_HOME": str(self.datasets / ".cache"), **more}
+        self.daemon = Daemon(self.binary, env, self.run, "--control", self.control, "--datasets", self.datasets, "--allow-uid", "any", *args, **self.user)
 
     def ask(self, method, url, body=None):
         """As the daemon's own user: only he may."""
@@ -220,6 +220,11 @@ def test_the_daemon_is_replaced(node, golden, photos, whole):
         node.start()
         node.source("set")  # as the agent does for another instance
         node.daemon.until(running)
+    end_exact(node, child, ledger, golden)
+
+
+def end_exact(node, child, ledger, golden):
+    """Ends a feed of many epochs; nothing of them came twice, and nothing is missing."""
     os.kill(pod.inside(child.pid), signal.SIGTERM)
     code, found, said = node.end(child, ledger)
     assert "is gone" in said
@@ -229,6 +234,106 @@ def test_the_daemon_is_replaced(node, golden, photos, whole):
     assert len({(row[0], row[4]) for row in found}) == len(found)  # nothing twice
     for epoch in range(int(found[-1][0])):
         assert sum(row[0] == str(epoch) for row in found) == 48  # and nothing missing
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_an_earlier_daemon_in_between(node, golden, photos, whole):
+    """It knows nothing of folders of datasets: what is complete is read in the pod, what is not waits for the next daemon."""
+    node.source("set")
+    if not whole:
+        size = sum(path.stat().st_size for path in photos.rglob("*.jpg"))
+        assert node.ask("PUT", "", {"limit_bytes": size // 2, "high": 100, "low": 100})[0] == 204
+    node.pull("set", partial=True)
+    child, ledger = node.begin("--epochs", 100000, "--step-ms", 50, mounts=all_mounts(node))
+    node.daemon.until(running)
+    node.daemon.kill()
+    node.start(PENSTOCK_WIRE_VERSIONS="5-5")
+    if whole:
+        before, limit = len(rows(ledger)), time.monotonic() + LIMIT_S
+        while len(rows(ledger)) < before + 3 * 48:
+            assert time.monotonic() < limit and child.poll() is None
+            time.sleep(0.05)
+        code, found, said = node.feed("--epochs", 2, mounts=all_mounts(node))
+        assert code == 0 and found == golden and "of an earlier release" in said, said
+    node.daemon.kill()
+    node.start()
+    node.source("set")
+    node.daemon.until(running)
+    end_exact(node, child, ledger, golden)
+
+
+def test_a_daemon_that_was_not_told_yet(node, golden, photos):
+    """After another start it does not know where datasets come from until its owner says so: what is whole is read, the rest waits."""
+    node.source("whole")
+    node.pull("whole", pin=True)  # nothing of it makes way
+    size = sum(path.stat().st_size for path in photos.rglob("*.jpg"))
+    assert node.ask("PUT", "", {"limit_bytes": size * 3 // 2, "high": 100, "low": 100})[0] == 204
+    node.source("set")
+    assert node.pull("set", partial=True)["state"] == "partial"
+    child, ledger = node.begin("--epochs", 100000, "--step-ms", 50, mounts=all_mounts(node))
+    node.daemon.until(running)
+    node.daemon.kill()
+    node.start()
+    assert listed(node.daemon, node.datasets / "set", os.O_RDONLY) == wire.REFUSED
+    assert listed(node.daemon, node.datasets / "whole", os.O_RDONLY) == wire.LISTED
+    assert node.ask("GET", "whole")[1]["source"] is False and node.ask("DELETE", "whole/source")[0] == 404
+    late = node.begin("--epochs", 2, mounts=all_mounts(node))
+    code, found, said = node.feed("--epochs", 2, mounts=all_mounts(node, "whole"))
+    assert (code, said) == (0, "") and found == golden
+    assert child.poll() is None and late[0].poll() is None
+    node.source("set")
+    node.daemon.until(running)
+    code, found, said = node.end(*late)
+    assert (code, said) == (0, "") and found == golden
+    end_exact(node, child, ledger, golden)
+    assert node.ask("DELETE", "set/source")[0] == 204 and not (node.datasets / "set" / ".given").exists()
+
+
+def test_what_is_whole_is_mended_once_the_source_was_said(node, golden, faultd):
+    node.source("set")
+    one = node.pull("set")
+    node.daemon.kill()
+    node.start("--cache", "0")  # every epoch reads the files
+    child, ledger = node.begin("--epochs", 100000, "--step-ms", 50, mounts=all_mounts(node))
+    node.daemon.until(running)
+    node.source("set")
+    gone = next(Path(one["path"]).rglob("*.jpg"))
+    gone.unlink()
+    limit = time.monotonic() + LIMIT_S
+    while not gone.exists():
+        assert time.monotonic() < limit and child.poll() is None
+        time.sleep(0.05)
+    os.kill(pod.inside(child.pid), signal.SIGTERM)
+    _, found, said = node.end(child, ledger)
+    found = [row for row in found if len(row) >= 7]
+    assert said == "" and found[:len(golden)] == golden[:len(found)]
+
+
+def test_a_pull_that_ends_is_in_nobodys_way(node, faultd):
+    """Its folder gets another name while others look for it."""
+    node.source("set")
+    for _ in range(6):
+        assert node.ask("POST", "set", {})[0] == 202
+        node.until("set", lambda shown: shown["revisions"])
+        while node.ask("GET", "set")[1]["pull"]["running"]:
+            assert listed(node.daemon, node.datasets / "set", os.O_RDONLY) == wire.LISTED
+        assert node.ask("DELETE", "set")[0] == 200
+
+
+def test_a_job_of_a_pull_that_ended_meanwhile_comes_back(node, golden, faultd):
+    """It began with what was in the bucket; the next daemon has the whole of it on the disk."""
+    node.source("set")
+    faultd.rules([{"match": {"op": "get"}, "do": {"delay_ms": 100}}])
+    assert node.ask("POST", "set", {})[0] == 202
+    node.until("set", lambda shown: shown["revisions"] and shown["revisions"][0]["state"] == "pulling")
+    child, ledger = node.begin("--epochs", 100000, "--step-ms", 50, mounts=all_mounts(node))
+    node.daemon.until(running)
+    faultd.rules([])
+    node.until("set", lambda shown: not shown["pull"]["running"])
+    node.daemon.kill()
+    node.start()
+    node.daemon.until(running)
+    end_exact(node, child, ledger, golden)
 
 
 def test_without_the_folder_there_is_nothing(node):
@@ -249,6 +354,19 @@ def test_without_the_folder_there_is_nothing(node):
     code, found, said = node.feed(mounts=all_mounts(node, "other"))
     assert code == 0 and len(found) == len({row[5] for row in found}) and all("/" not in row[5] for row in found)
     assert {row[5] for row in found} == {path.name for path in (node.ground / "photos" / "class_001").iterdir()}
+
+
+def test_the_control_socket_is_out_of_sight(node):
+    """A pod may run as the daemon's own user: what it is given must not have more than the feed's socket."""
+    assert sorted(os.listdir(node.run)) == ["feed.sock"]
+    assert sorted(os.listdir(node.control)) == ["control.sock", "lock"]
+    ask = [node.binary, "jobs", "--json", "--socket"]
+    assert subprocess.run([*ask, str(node.control)], capture_output=True, user=SERVER, group=SERVER).returncode == 0
+    command = pod.command(node.ground / "pod-asks", [*ask, "/run/penstock"], {"/run/penstock": node.run}, uid=SERVER)
+    done = subprocess.run(command, env=pod.environment(), capture_output=True, text=True)
+    assert done.returncode == 1 and done.stdout == "", done
+    node.daemon.kill(signal.SIGTERM)
+    assert os.listdir(node.run) == [] and os.listdir(node.control) == ["lock"]
 
 
 def listed(daemon, folder, flags, revision=b""):

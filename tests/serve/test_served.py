@@ -163,6 +163,20 @@ def test_long_paths(serve, client, tmp_path):
     assert client("--engine", serve(path=path).address).end() == ""
 
 
+def test_a_control_folder_of_its_own(serve, binary, environment, tmp_path):
+    """The lock is there, too; what a daemon without one left in the other folder goes."""
+    first = serve(path=tmp_path / "feed")
+    first.kill()
+    assert sorted(os.listdir(first.dir)) == ["control.sock", "feed.sock", "lock"]
+    daemon = serve("--control", tmp_path / "own", path=first.dir)
+    assert sorted(os.listdir(daemon.dir)) == ["feed.sock", "lock"] and daemon.jobs() == []
+    assert daemon.control.stat().st_mode & 0o777 == 0o700
+    second = subprocess.run([binary, "serve", "--socket", str(tmp_path / "other"), "--control", str(daemon.control)],
+                            capture_output=True, text=True, env=environment)
+    assert second.returncode == 1 and "another penstock serve has this directory" in second.stderr
+    assert daemon.kill(15) == (0, "") and os.listdir(daemon.control) == ["lock"]
+
+
 def test_auto(serve, client, environment):
     alone = client("--engine", "auto")
     assert alone.end() == ""
@@ -177,9 +191,9 @@ def test_another_protocol_version_goes_on_embedded(serve, client):
     expected = client(*EMBEDDED)
     expected.end()
     for version in "0", "1", "999":
-        feed = client("--engine", daemon.address, env={"PENSTOCK_WIRE_VERSION": version})
+        feed = client("--engine", daemon.address, env={"PENSTOCK_WIRE_VERSIONS": f"{version}-{version}"})
         said = feed.end()
-        assert len(said.splitlines()) == 1 and f"this library version {version}" in said and "in this process" in said
+        assert len(said.splitlines()) == 1 and f"this library versions {version} to {version}" in said and "in this process" in said
         assert rows(feed.ledger) == rows(expected.ledger)
     assert daemon.jobs() == []
 

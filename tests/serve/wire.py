@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The feed protocol by hand, for clients that do what they should not. Mirrors src/serve/wire.h, version 5."""
+"""The feed protocol by hand, for clients that do what they should not. Mirrors src/serve/wire.h."""
 import fcntl
 import mmap
 import os

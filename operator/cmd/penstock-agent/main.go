@@ -41,7 +41,7 @@ func parse(args []string) (options, error) {
 	f := flag.NewFlagSet("penstock-agent", flag.ContinueOnError)
 	f.StringVar(&o.node, "node-name", os.Getenv("NODE_NAME"), "the node, and its NodeCache (default: $NODE_NAME)")
 	f.StringVar(&o.cache, "cache", "/var/lib/penstock", "the cache's folder on the node, as pods' volumes name it")
-	f.StringVar(&o.control, "control", "", "the engine's control socket (default: CACHE/run/control.sock)")
+	f.StringVar(&o.control, "control", "", "the engine's control socket (default: CACHE/control/control.sock)")
 	f.StringVar(&o.kubeconfig, "kubeconfig", "", "how to reach the API server (default: as a pod does)")
 	f.StringVar(&o.health, "health-address", ":8081", "where /healthz and /readyz are answered; empty: nowhere")
 	f.DurationVar(&o.check, "check-every", 24*time.Hour, "how often all that is there is read again; 0: never")
@@ -63,7 +63,7 @@ func parse(args []string) (options, error) {
 		return o, errors.New("--check-every is 0 or at least 1m")
 	}
 	if o.control == "" {
-		o.control = filepath.Join(o.cache, "run", "control.sock")
+		o.control = filepath.Join(o.cache, "control", "control.sock")
 	}
 	return o, nil
 }

@@ -54,7 +54,7 @@ func NewNode(r *rig.Rig, name string) (*Node, error) {
 }
 
 // Control is the engine's control socket, and Engine a client of it.
-func (n *Node) Control() string        { return filepath.Join(n.Cache, "run", "control.sock") }
+func (n *Node) Control() string        { return filepath.Join(n.Cache, "control", "control.sock") }
 func (n *Node) Engine() *engine.Client { return engine.New(n.Control()) }
 
 // StartDaemon starts the engine and waits until it answers.
@@ -65,7 +65,8 @@ func (n *Node) StartDaemon(ctx context.Context) error {
 	}
 	environ := []string{"AWS_CONFIG_FILE=/dev/null", "AWS_SHARED_CREDENTIALS_FILE=/dev/null"}
 	n.Daemon, err = n.rig.Run("daemon-"+n.Name, environ, program, "serve",
-		"--dir", filepath.Join(n.Cache, "run"), "--datasets", filepath.Join(n.Cache, "datasets"),
+		"--dir", filepath.Join(n.Cache, "run"), "--control", filepath.Join(n.Cache, "control"),
+		"--datasets", filepath.Join(n.Cache, "datasets"),
 		"--allow-uid", "any", "--workers", "1", "--memory", "64MiB", "--cache", "0")
 	if err != nil {
 		return err
