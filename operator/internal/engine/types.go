@@ -46,7 +46,7 @@ func (s Source) GoString() string { return s.URL }
 // PullRequest begins a pull. An empty revision is the latest one.
 type PullRequest struct {
 	Revision string `json:"revision,omitempty"`
-	Pin      bool   `json:"pin,omitempty"`
+	Pin      bool   `json:"pin"`               // always said: left out, a pin that is there stays
 	Dry      bool   `json:"dry,omitempty"`     // lists and hashes, fetches nothing
 	Partial  bool   `json:"partial,omitempty"` // as much as fits
 	Check    bool   `json:"check,omitempty"`   // what is there is read again

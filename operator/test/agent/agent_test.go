@@ -241,3 +241,31 @@ func TestWhatIsDamagedIsRepairedAtStart(t *testing.T) {
 	s.eventually(func() error { return s.files.Same(folder) })
 	s.until(v1alpha1.PhaseReady, "")
 }
+
+// What is wanted whole is pinned in the engine, and no longer when a part would be enough.
+func TestAPinIsTakenAway(t *testing.T) {
+	s := newScene(t, stand.MakeFiles(9, 5, 1000))
+	e := s.entry(s.resolve())
+	is := func(want bool) func() error {
+		return func() error {
+			d, err := s.node.Engine().Dataset(t.Context(), depot)
+			if err == nil && (len(d.Revisions) != 1 || d.Revisions[0].Pinned != want) {
+				err = fmt.Errorf("not pinned %v: %+v", want, d.Revisions)
+			}
+			return err
+		}
+	}
+	s.want(e)
+	s.until(v1alpha1.PhaseReady, "")
+	s.eventually(is(true))
+	e.Mode = v1alpha1.Partial
+	s.want(e)
+	s.eventually(is(false))
+	e.Pinned = true
+	s.want(e)
+	s.eventually(is(true))
+	e.Pinned = false
+	s.want(e)
+	s.eventually(is(false))
+	s.until(v1alpha1.PhaseReady, "")
+}
