@@ -6,6 +6,7 @@
 
 A package that cannot be built, and formatting or `go vet` with complaints, count as one failed test each. Skipped tests are
 listed: they were not run. One package at a time: several clusters on two cores would only be in each other's way.
+How long the cluster took to come right after each fault is printed; with PENSTOCK_STRICT_TIMES=1 more than 30 s is a failure.
 """
 import json
 import os
@@ -15,6 +16,7 @@ import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 OPERATOR = os.path.join(ROOT, "operator")
+CONVERGED = "converged in "  # what test/e2e says after each fault
 SAID = 60  # lines of a failed test that are shown again at the end
 
 
@@ -49,7 +51,10 @@ class Tally:
         package, test = event.get("Package", event.get("ImportPath", "")).removeprefix("penstock.dev/operator/"), event.get("Test", "")
         top = test.split("/")[0]
         if "Output" in event:
-            self.said.setdefault((package, top), []).append(event["Output"].rstrip("\n"))
+            text = event["Output"].rstrip("\n")
+            self.said.setdefault((package, top), []).append(text)
+            if CONVERGED in text:
+                print("  %s: %s" % (top, text[text.index(CONVERGED):]), flush=True)
         if event["Action"] in ("pass", "fail", "skip") and "/" not in test:
             self.results[package, test] = event["Action"]
             self.tell(package, test, event)
