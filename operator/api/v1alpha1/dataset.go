@@ -162,6 +162,7 @@ const (
 	ReasonFailed             = "Failed"
 	ReasonInUse              = "InUse"
 	ReasonWaiting            = "Waiting"
+	ReasonAgentGone          = "AgentGone" // of a NodeCache
 )
 
 type DatasetStatus struct {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
@@ -41,7 +42,9 @@ const leaseName = "penstock-operator"
 
 func newScheme() (*runtime.Scheme, error) {
 	s := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, admissionv1.AddToScheme, v1alpha1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{
+		corev1.AddToScheme, admissionv1.AddToScheme, coordinationv1.AddToScheme, v1alpha1.AddToScheme,
+	} {
 		if err := add(s); err != nil {
 			return nil, err
 		}
@@ -105,7 +108,9 @@ func newManager(config *rest.Config, scheme *runtime.Scheme, o *options, keeper 
 		RetryPeriod:                   &retry,
 		Metrics:                       metricsserver.Options{BindAddress: o.metrics},
 		HealthProbeBindAddress:        o.health,
-		Cache:                         cache.Options{DefaultTransform: cache.TransformStripManagedFields()},
+		Cache: cache.Options{DefaultTransform: cache.TransformStripManagedFields(),
+			ByObject: map[client.Object]cache.ByObject{
+				&coordinationv1.Lease{}: {Namespaces: map[string]cache.Config{o.agents: {}}}}},
 		WebhookServer: ctrlwebhook.NewServer(ctrlwebhook.Options{Host: o.webhookHost, Port: o.webhookPort,
 			TLSOpts: []func(*tls.Config){func(c *tls.Config) {
 				c.GetCertificate = keeper.GetCertificate
@@ -126,7 +131,7 @@ func addControllers(m ctrl.Manager, o *options) error {
 	if err := gates.Setup(context.Background(), m); err != nil {
 		return err
 	}
-	return (&pool.Controller{Client: m.GetClient()}).Setup(m)
+	return (&pool.Controller{Client: m.GetClient(), Leases: o.agents}).Setup(m)
 }
 
 // addWebhook has the server started, too: it is made by the first that asks for it.

@@ -13,6 +13,7 @@ import (
 type options struct {
 	engine      string
 	namespace   string
+	agents      string
 	elect       bool
 	metrics     string
 	health      string
@@ -39,6 +40,7 @@ func (o *options) register(f *flag.FlagSet) {
 		"control `socket` of the engine that lists buckets")
 	f.StringVar(&o.namespace, "namespace", cmp.Or(os.Getenv("POD_NAMESPACE"), "penstock-system"),
 		"`namespace` of the lease, the webhook's service and its secret; POD_NAMESPACE says it, too")
+	f.StringVar(&o.agents, "agent-namespace", "penstock-node", "`namespace` of the agents' leases")
 	f.BoolVar(&o.elect, "leader-elect", false,
 		"work only while holding the lease penstock-operator; needed with several replicas")
 	f.StringVar(&o.metrics, "metrics-address", ":8080", "`address` of Prometheus metrics, at /metrics; 0: none")

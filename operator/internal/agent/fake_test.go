@@ -181,6 +181,8 @@ type fakeCluster struct {
 	secrets map[string]*corev1.Secret
 	reads   int
 	writes  int
+	beats   []time.Time
+	deaf    error // of the lease
 	fails   error
 }
 
@@ -205,6 +207,13 @@ func (f *fakeCluster) Report(_ context.Context, _ *v1alpha1.NodeCache, s *v1alph
 		f.nc.Status = *s.DeepCopy()
 	}
 	return f.fails
+}
+
+func (f *fakeCluster) Renew(_ context.Context, _ *v1alpha1.NodeCache, at time.Time) error {
+	if f.deaf == nil {
+		f.beats = append(f.beats, at)
+	}
+	return f.deaf
 }
 
 func (f *fakeCluster) Changed() <-chan struct{} { return nil }

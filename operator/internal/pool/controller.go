@@ -11,6 +11,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -34,6 +35,7 @@ const manager = "penstock-operator"
 // Controller of NodeCaches.
 type Controller struct {
 	Client client.Client
+	Leases string // the namespace of the agents' leases
 }
 
 // Setup registers the controller.
@@ -71,6 +73,10 @@ func (r *Controller) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 		have[caches.Items[i].Name] = &caches.Items[i]
 	}
 	var wrong []error
+	next := &sentry{leases: r.Leases, now: time.Now()}
+	if err := next.read(ctx, r.Client); err != nil {
+		return ctrl.Result{}, err
+	}
 	counts := map[string]*v1alpha1.CachePoolStatus{}
 	for i := range nodes.Items {
 		n := &nodes.Items[i]
@@ -87,6 +93,7 @@ func (r *Controller) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 			counts[pool.Name] = &v1alpha1.CachePoolStatus{}
 		}
 		counts[pool.Name].Nodes++
+		wrong = append(wrong, r.notice(ctx, c, next))
 		if c != nil && cluster.EngineReady(c) && cluster.NodeReadyOrCordoned(n) {
 			counts[pool.Name].ReadyNodes++
 		}
@@ -100,7 +107,7 @@ func (r *Controller) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 	for i := range pools.Items {
 		wrong = append(wrong, r.report(ctx, &pools.Items[i], counts[pools.Items[i].Name]))
 	}
-	return ctrl.Result{}, errors.Join(wrong...)
+	return ctrl.Result{RequeueAfter: next.after}, errors.Join(wrong...)
 }
 
 // choose is the first pool by name that wants the node.
@@ -138,6 +145,11 @@ func (r *Controller) apply(ctx context.Context, c *v1alpha1.NodeCache, n *corev1
 		"spec": spec}}
 	err := r.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), client.FieldOwner(manager),
 		client.ForceOwnership)
+	return ignoreConflict(err)
+}
+
+// ignoreConflict: somebody wrote in between, and that brings all of them back here.
+func ignoreConflict(err error) error {
 	if apierrors.IsConflict(err) {
 		return nil
 	}
