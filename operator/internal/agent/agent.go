@@ -208,7 +208,8 @@ func (a *Agent) meet(ctx context.Context) (*view, error) {
 		a.lost(err)
 		return nil, err
 	}
-	if info.Instance != a.memory.instance {
+	// One that does not say who it is may be another one whenever it was away.
+	if info.Instance != a.memory.instance || info.Instance == "" && !a.memory.downSince.IsZero() {
 		a.Log.Info("engine", "version", info.Version, "instance", info.Instance)
 		a.memory.instance = info.Instance
 		a.memory.limits = nil
@@ -252,7 +253,9 @@ func (a *Agent) tellLimits(ctx context.Context, nc *v1alpha1.NodeCache) error {
 	if a.memory.limits != nil && *a.memory.limits == l {
 		return nil
 	}
-	if err := a.Engine.SetLimits(ctx, l); err != nil {
+	if err := a.Engine.SetLimits(ctx, l); engine.IsNotFound(err) {
+		a.Log.Info("this engine keeps no limits", "version", a.memory.info.Version)
+	} else if err != nil {
 		return err
 	}
 	a.memory.limits = &l

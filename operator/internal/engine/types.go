@@ -26,6 +26,22 @@ type Depot struct {
 	Pulls         []Pull     `json:"pulls"`
 }
 
+// complete reckons what an engine of another version does not say.
+func (d *Depot) complete(taken, free *int64) {
+	d.TakenBytes, d.FreeBytes = 0, 0
+	for i := range d.Revisions {
+		d.TakenBytes += d.Revisions[i].BytesHere
+	}
+	if taken != nil {
+		d.TakenBytes = *taken
+	}
+	d.CapacityBytes = max(d.CapacityBytes, d.LimitBytes)
+	d.FreeBytes = max(d.CapacityBytes-d.TakenBytes, 0)
+	if free != nil {
+		d.FreeBytes = *free
+	}
+}
+
 // Source is a bucket and what opens it. It is never printed: see String.
 type Source struct {
 	URL          string `json:"url"` // s3://BUCKET/PREFIX or http(s)://...
