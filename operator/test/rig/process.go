@@ -80,6 +80,9 @@ func (p *Process) Pid() int { return p.cmd.Process.Pid }
 // Done is closed when the process has ended.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
+// ExitCode of a process that has ended; -1 if a signal ended it.
+func (p *Process) ExitCode() int { return p.cmd.ProcessState.ExitCode() }
+
 func (p *Process) Signal(s os.Signal) error { return p.cmd.Process.Signal(s) }
 
 // Kill ends the process as a lost node would, and waits for its end.
