@@ -131,7 +131,8 @@ func addControllers(m ctrl.Manager, o *options) error {
 	if err := gates.Setup(context.Background(), m); err != nil {
 		return err
 	}
-	return (&pool.Controller{Client: m.GetClient(), Leases: o.agents}).Setup(m)
+	pools := &pool.Controller{Client: m.GetClient(), API: m.GetAPIReader(), Leases: o.agents, Patience: o.patience}
+	return pools.Setup(m)
 }
 
 // addWebhook has the server started, too: it is made by the first that asks for it.

@@ -9,7 +9,10 @@ import (
 	"penstock.dev/operator/api/v1alpha1"
 )
 
-const beatEvery = v1alpha1.HeartbeatSeconds * time.Second
+const (
+	beatEvery = v1alpha1.HeartbeatSeconds * time.Second
+	beatMost  = 5 * time.Second // that a pass waits for it
+)
 
 // heart knows when the agent last said that it lives, and whether it was heard.
 type heart struct {
@@ -24,7 +27,9 @@ func (a *Agent) beat(ctx context.Context, nc *v1alpha1.NodeCache) {
 	if !a.heart.refused && now.Sub(a.heart.at) < beatEvery {
 		return
 	}
-	err := a.Cluster.Renew(ctx, nc, now)
+	soon, done := context.WithTimeout(ctx, beatMost)
+	defer done()
+	err := a.Cluster.Renew(soon, nc, now)
 	if err != nil && !a.heart.refused {
 		a.Log.Info("the lease could not be renewed", "why", err.Error())
 	}

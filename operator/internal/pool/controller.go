@@ -35,7 +35,12 @@ const manager = "penstock-operator"
 // Controller of NodeCaches.
 type Controller struct {
 	Client client.Client
-	Leases string // the namespace of the agents' leases
+	API    client.Reader // without a cache
+	Leases string        // the namespace of the agents' leases
+	// Patience is how old an agent's lease may get until the agent is taken for gone.
+	Patience time.Duration
+
+	sentry sentry // only the one worker touches it
 }
 
 // Setup registers the controller.
@@ -73,8 +78,8 @@ func (r *Controller) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 		have[caches.Items[i].Name] = &caches.Items[i]
 	}
 	var wrong []error
-	next := &sentry{leases: r.Leases, now: time.Now()}
-	if err := next.read(ctx, r.Client); err != nil {
+	r.sentry.patience = r.Patience
+	if err := r.sentry.read(ctx, r.Client, r.Leases, time.Now()); err != nil {
 		return ctrl.Result{}, err
 	}
 	counts := map[string]*v1alpha1.CachePoolStatus{}
@@ -93,7 +98,7 @@ func (r *Controller) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 			counts[pool.Name] = &v1alpha1.CachePoolStatus{}
 		}
 		counts[pool.Name].Nodes++
-		wrong = append(wrong, r.notice(ctx, c, next))
+		wrong = append(wrong, r.notice(ctx, c))
 		if c != nil && cluster.EngineReady(c) && cluster.NodeReadyOrCordoned(n) {
 			counts[pool.Name].ReadyNodes++
 		}
@@ -107,7 +112,7 @@ func (r *Controller) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 	for i := range pools.Items {
 		wrong = append(wrong, r.report(ctx, &pools.Items[i], counts[pools.Items[i].Name]))
 	}
-	return ctrl.Result{RequeueAfter: next.after}, errors.Join(wrong...)
+	return ctrl.Result{RequeueAfter: r.sentry.after}, errors.Join(wrong...)
 }
 
 // choose is the first pool by name that wants the node.

@@ -132,6 +132,12 @@ func TestAgentAndEngineAreReplacedUnderJobs(t *testing.T) {
 			t.Errorf("%s: exit status %d, %d rows of %d: %s", job.Name, status, len(got), len(want), job.Tail())
 		}
 	}
-	tm.converge("ready", tm.ready("photos"))
+	tm.converge("ready, and not in use", func(ctx context.Context) error {
+		d, err := tm.get(ctx, "photos")
+		if err == nil && slices.ContainsFunc(d.Status.Nodes, func(n v1alpha1.DatasetNode) bool { return n.InUse }) {
+			err = errors.New("in use")
+		}
+		return errors.Join(err, tm.ready("photos")(ctx))
+	})
 	tm.calm()
 }

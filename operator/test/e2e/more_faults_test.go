@@ -162,6 +162,8 @@ func TestAnAgentIsGone(t *testing.T) {
 			return nil
 		}
 	}
+	w.killOperators()
+	tm.must(w.startOperator(tm.ctx, "--agent-patience", fmt.Sprintf("%ds", v1alpha1.LeaseSeconds)))
 	died := time.Now()
 	lost.Agent.Kill()
 	tm.eventually("it is missed", engine(metav1.ConditionUnknown, v1alpha1.ReasonAgentGone))

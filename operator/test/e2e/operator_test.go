@@ -40,6 +40,7 @@ func (w *world) startOperator(ctx context.Context, more ...string) error {
 	args := append([]string{
 		"--kubeconfig", kubeconfig, "--engine", w.lister.Control(), "--namespace", rig.SystemNamespace,
 		"--metrics-address", fmt.Sprintf("127.0.0.1:%d", metrics), "--health-address", "0",
+		"--agent-patience", "10m", // a machine that stands still for a while is no fault; one test says less
 		"--webhook-host", "127.0.0.1", "--webhook-port", strconv.Itoa(webhook),
 	}, more...)
 	p, err := w.Run(fmt.Sprintf("operator-%d", number), []string{"POD_NAMESPACE=" + rig.SystemNamespace},
