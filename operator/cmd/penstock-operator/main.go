@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // penstock-operator makes the cluster hold what Datasets ask for: it lists buckets, chooses nodes, tells them, makes
-// volumes
-// and claims, and lets pods go that wait for their data. No data passes through it.
+// volumes and claims, and lets pods go that wait for their data. No data passes through it.
 package main
 
 import (

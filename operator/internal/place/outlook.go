@@ -2,20 +2,21 @@
 
 package place
 
-// Most bytes are pulled not for want of room on disks but because a dataset's nodes are full of other pods when the next
-// one comes. So a pod is put where it is least in the way: what it costs is how much of the node's openness it takes, times
-// what the node's other copies are worth to pods to come.
+// Most bytes are pulled not for want of room on disks but because a dataset's nodes are full of other pods when the
+// next one comes. So a pod is put where it is least in the way: what it costs is how much of the node's openness it
+// takes, times what the node's other copies are worth to pods to come.
 
 const (
-	// A node of which no device is taken has an openness of 1, since it takes every pod; one with half of them left has half
-	// of this.
+	// A node of which no device is taken has an openness of 1, since it takes every pod; one with half of them left has
+	// half of this.
 	openPartly = 0.4
 	// Somebody waits for a copy that is on its way: without the node's devices its bytes would be pulled in vain.
 	worthAwaited = 20.0
 )
 
-// outlook is what copies are worth. A dataset is expected to be asked for as often as it has copies: they come from pods
-// that did. What one of them is worth is that, times its bytes, and less the more open the other nodes are that serve it.
+// outlook is what copies are worth. A dataset is expected to be asked for as often as it has copies: they come from
+// pods that did. What one of them is worth is that, times its bytes, and less the more open the other nodes are that
+// serve it.
 type outlook struct {
 	copies map[string]float64
 	open   map[string]float64 // of all nodes that serve it

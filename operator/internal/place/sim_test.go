@@ -315,8 +315,8 @@ func offered(jobs []simJob) float64 {
 	return sum / (jobs[len(jobs)-1].at * 8 * simNodes)
 }
 
-// atLeast is a bound that nobody can reach: each dataset comes once to as many nodes as its pods fill at their most, as if
-// all nodes were empty then, nobody ever waited, and disks had no end.
+// atLeast is a bound that nobody can reach: each dataset comes once to as many nodes as its pods fill at their most, as
+// if all nodes were empty then, nobody ever waited, and disks had no end.
 func atLeast(datasets map[string]*Dataset, jobs []simJob) (bytes int64) {
 	type change struct {
 		at   float64
@@ -356,8 +356,8 @@ func compare(t *testing.T, gap float64, seed uint64) float64 {
 }
 
 // Seconds between jobs, and most of first fit's bytes that may be pulled. From 80 % of all GPUs on pods queue for whole
-// nodes, and data has to follow the GPUs that are left. The last one asks for nearly all that there are: it is in the table
-// to show where it ends.
+// nodes, and data has to follow the GPUs that are left. The last one asks for nearly all that there are: it is in the
+// table to show where it ends.
 var simLoads = []struct{ gap, most float64 }{{200, 0.6}, {130, 0.6}, {105, 0.6}, {90, 0.8}}
 
 func TestATracePullsFarLessThanFirstFitAndNobodyWaitsInVain(t *testing.T) {

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package pool makes a NodeCache for every node that a CachePool chooses, with the pool's limits, and removes it when
-// no pool
-// does. It goes with its node. There is one request for everything: who is chosen by several pools depends on all of
-// them.
+// no pool does. It goes with its node. There is one request for everything: who is chosen by several pools depends on
+// all of them.
 package pool
 
 import (

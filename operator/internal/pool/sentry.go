@@ -16,8 +16,8 @@ import (
 	"penstock.dev/operator/internal/cluster"
 )
 
-// A lease that is old is looked at again this much later. After a moment in which nobody could work, the operator or the
-// API server or all of them, every lease is old, and every agent that lives renews its own in less.
+// A lease that is old is looked at again this much later. After a moment in which nobody could work, the operator or
+// the API server or all of them, every lease is old, and every agent that lives renews its own in less.
 const secondLook = v1alpha1.HeartbeatSeconds * time.Second
 
 // sentry knows when each agent was last heard of, which ones are late, and when to look again.
@@ -64,8 +64,8 @@ func (s *sentry) lookIn(d time.Duration) {
 	}
 }
 
-// missed tells whether nothing has been heard of a node's agent for too long. An agent that never had a lease is taken at
-// its word: one of an earlier version has none.
+// missed tells whether nothing has been heard of a node's agent for too long. An agent that never had a lease is taken
+// at its word: one of an earlier version has none.
 func (s *sentry) missed(node string) bool {
 	last, known := s.heard[node]
 	if !known {

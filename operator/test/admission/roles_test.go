@@ -72,7 +72,9 @@ func TestAgentWritesItsOwnStatusOnly(t *testing.T) {
 	// A token of the account that no pod on a node was given is nobody's.
 	config, err := cluster.ServiceAccount(ctx, rig.NodeNamespace, rig.AgentAccount)
 	loose := clientOf(t, config, err)
-	refused(t, "is on no node, not on node-0", func(ctx context.Context) error { return loose.Status().Patch(ctx, here.DeepCopy(), mine) })
+	refused(t, "is on no node, not on node-0", func(ctx context.Context) error {
+		return loose.Status().Patch(ctx, here.DeepCopy(), mine)
+	})
 }
 
 func TestAgentRenewsItsOwnLeaseOnly(t *testing.T) {
@@ -87,7 +89,8 @@ func TestAgentRenewsItsOwnLeaseOnly(t *testing.T) {
 	must(t, apply(agent, rig.NodeNamespace, "node-0")(ctx)) // makes it
 	must(t, apply(agent, rig.NodeNamespace, "node-0")(ctx))
 	refused(t, "is on node-0, not on node-1", apply(agent, rig.NodeNamespace, "node-1"))
-	must(t, admin.Create(ctx, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: rig.NodeNamespace, Name: "node-1"}}))
+	must(t, admin.Create(ctx, &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Namespace: rig.NodeNamespace, Name: "node-1"}}))
 	refused(t, "is on node-0, not on node-1", apply(agent, rig.NodeNamespace, "node-1"))
 	refused(t, "cannot patch", apply(agent, "kube-node-lease", "node-0"))
 	mine := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: rig.NodeNamespace, Name: "node-0"}}
@@ -131,7 +134,9 @@ func TestSecretsAreReadByName(t *testing.T) {
 	for _, c := range who {
 		must(t, rig.Eventually(ctx, get(c, "bucket-keys")))
 		refused(t, "other", get(c, "other"))
-		refused(t, "cannot list", func(ctx context.Context) error { return c.List(ctx, &corev1.SecretList{}, client.InNamespace("team")) })
+		refused(t, "cannot list", func(ctx context.Context) error {
+			return c.List(ctx, &corev1.SecretList{}, client.InNamespace("team"))
+		})
 	}
 }
 

@@ -19,8 +19,9 @@ import (
 	"penstock.dev/operator/test/rig"
 )
 
-// convergeMost is what anything may take to come right. Tests wait for longer and say how long it took, since on a machine
-// that does other things as well this measures the machine; PENSTOCK_STRICT_TIMES=1 makes more than this a failure.
+// convergeMost is what anything may take to come right. Tests wait for longer and say how long it took, since on a
+// machine that does other things as well this measures the machine; PENSTOCK_STRICT_TIMES=1 makes more than this a
+// failure.
 const convergeMost = 30 * time.Second
 
 var strict = os.Getenv("PENSTOCK_STRICT_TIMES") == "1"

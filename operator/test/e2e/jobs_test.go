@@ -77,8 +77,8 @@ func rows(path string) ([]string, error) {
 	return out, err
 }
 
-// Agent and engine are replaced while jobs run through the socket: the jobs end well, with everything delivered once and
-// in its order.
+// Agent and engine are replaced while jobs run through the socket: the jobs end well, with everything delivered once
+// and in its order.
 func TestAgentAndEngineAreReplacedUnderJobs(t *testing.T) {
 	tm := newTeam(t)
 	files := stand.Files{}

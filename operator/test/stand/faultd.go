@@ -91,9 +91,9 @@ func (f *Faultd) Rules(rules ...Rule) error {
 	return f.control("rules", rules, nil)
 }
 
-// Hold lets a bucket's first gets pass and the rest come so slowly that no pull ends before other rules are set; what is
-// on its way then comes at once. However slow the machine is, a test is in time to do something in the middle. Objects
-// have to be of 100 KB or so: below 1 KB a second the engine would give such a transfer up.
+// Hold lets a bucket's first gets pass and the rest come so slowly that no pull ends before other rules are set; what
+// is on its way then comes at once. However slow the machine is, a test is in time to do something in the middle.
+// Objects have to be of 100 KB or so: below 1 KB a second the engine would give such a transfer up.
 func Hold(bucket string, first int) Rule {
 	rest := make([]int, 5000)
 	for i := range rest {
