@@ -35,25 +35,23 @@ func newOutlook(nodes []Node) *outlook {
 		}
 	}
 	for i := range nodes {
-		o.most = max(o.most, o.worth(&nodes[i], ""))
+		n := &nodes[i]
+		n.worth = 0
+		for k := range n.Copies {
+			n.worth += o.worth(n, &n.Copies[k])
+		}
+		o.most = max(o.most, n.worth)
 	}
 	return o
 }
 
-// worth of a node's copies, but for one dataset's.
-func (o *outlook) worth(n *Node, but string) float64 {
-	sum, own := 0.0, openness(devicesLeft(n, nil))
-	for i := range n.Copies {
-		c := &n.Copies[i]
-		switch {
-		case c.Dataset == but:
-		case c.Serves:
-			sum += o.copies[c.Dataset] * float64(c.Bytes) / (1 + max(o.open[c.Dataset]-own, 0))
-		default:
-			sum += worthAwaited * o.copies[c.Dataset] * float64(c.Bytes) / (1 + o.open[c.Dataset])
-		}
+// worth of one copy on a node.
+func (o *outlook) worth(n *Node, c *Copy) float64 {
+	all := o.copies[c.Dataset] * float64(c.Bytes)
+	if c.Serves {
+		return all / (1 + max(o.open[c.Dataset]-openness(devicesLeft(n, nil)), 0))
 	}
-	return sum
+	return worthAwaited * all / (1 + o.open[c.Dataset])
 }
 
 // lost is what others lose when a pod takes what it asks for, from 0 to 1.
@@ -61,8 +59,11 @@ func (o *outlook) lost(n *Node, d *Dataset, ask Resources) float64 {
 	if o.most == 0 {
 		return 0
 	}
-	taken := openness(devicesLeft(n, nil)) - openness(devicesLeft(n, ask))
-	return min(o.worth(n, d.Key)/o.most, 1) * taken
+	others := n.worth
+	if own := n.find(d.Key); own != nil {
+		others = max(others-o.worth(n, own), 0)
+	}
+	return min(others/o.most, 1) * (openness(devicesLeft(n, nil)) - openness(devicesLeft(n, ask)))
 }
 
 func devicesLeft(n *Node, ask Resources) (left, total int64) {

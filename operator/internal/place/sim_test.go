@@ -367,7 +367,11 @@ func TestATracePullsFarLessThanFirstFitAndNobodyWaitsInVain(t *testing.T) {
 	if os.Getenv("PENSTOCK_LONG") == "1" {
 		seeds = append(seeds, 1, 2, 3)
 	}
-	for _, load := range simLoads {
+	loads := simLoads
+	if os.Getenv("PENSTOCK_LONG") != "1" {
+		loads = loads[:3] // with the last one many wait, and each step decides about all of them
+	}
+	for _, load := range loads {
 		mean := 0.0
 		for _, seed := range seeds {
 			mean += compare(t, load.gap, seed) / float64(len(seeds))

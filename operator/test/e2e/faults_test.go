@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -229,7 +230,7 @@ func TestADiskIsTooSmall(t *testing.T) {
 
 func TestADatasetIsThreeTimesEveryDisk(t *testing.T) {
 	tm := newTeam(t)
-	files := stand.MakeFiles(15, 60, 100_000)
+	files := pictures(stand.MakeFiles(15, 60, 100_000))
 	tm.upload(files)
 	tm.limit(2 << 20)
 	tm.create(tm.dataset("photos", partial, replicas(3)))
@@ -238,6 +239,14 @@ func TestADatasetIsThreeTimesEveryDisk(t *testing.T) {
 	pod := tm.pod("train", "photos")
 	tm.create(pod)
 	tm.converge("a pod runs with a part", tm.lifted("train"))
+	tm.must(w.Client.Get(tm.ctx, client.ObjectKeyFromObject(pod), pod))
+	on := w.nodes[slices.IndexFunc(w.nodes, func(n *stand.Node) bool { return n.Name == pod.Spec.NodeName })]
+	// It gets all of it, exactly, the rest from the bucket.
+	job, ledger := tm.feedAsPod("partial", on, "photos")
+	if got, want := tm.delivered(job, ledger), tm.expected(files); len(want) != 60 || !slices.Equal(got, want) {
+		t.Errorf("%d samples of %d, or others: %s", len(got), len(want), job.Tail())
+	}
+	tm.unused("photos")
 	tm.must(w.Client.Delete(tm.ctx, pod))
 	tm.calm()
 }

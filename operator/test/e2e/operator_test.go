@@ -66,6 +66,21 @@ func (w *world) restartOperator(ctx context.Context) error {
 	return w.startOperator(ctx)
 }
 
+// figure is one series of its metrics.
+func (o *operator) figure(series string) (float64, error) {
+	answer, err := http.Get(fmt.Sprintf("http://127.0.0.1:%d/metrics", o.metrics))
+	if err != nil {
+		return 0, err
+	}
+	defer answer.Body.Close()
+	for lines := bufio.NewScanner(answer.Body); lines.Scan(); {
+		if text, ok := strings.CutPrefix(lines.Text(), series+" "); ok {
+			return strconv.ParseFloat(text, 64)
+		}
+	}
+	return 0, fmt.Errorf("there is no %s", series)
+}
+
 // reconciled is how often a controller has looked at something and found no error; 0 while nobody answers.
 func (o *operator) reconciled(controller string) int {
 	answer, err := http.Get(fmt.Sprintf("http://127.0.0.1:%d/metrics", o.metrics))
