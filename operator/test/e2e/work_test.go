@@ -5,6 +5,7 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -62,4 +63,31 @@ func TestAJobOfTwoPodsRuns(t *testing.T) {
 	background := metav1.DeletePropagationBackground
 	tm.must(w.Client.Delete(tm.ctx, &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: tm.name, Name: "train"}},
 		&client.DeleteOptions{PropagationPolicy: &background}))
+}
+
+// With AtOnce a pod starts while the pull has only begun, and gets everything all the same.
+func TestAPodStartsAtOnceAndGetsEverything(t *testing.T) {
+	tm := newTeam(t)
+	files := pictures(stand.MakeFiles(29, 20, 100_000))
+	from := tm.fromFaultd(files)
+	tm.must(w.faultd.Rules(stand.Hold(tm.name, 5)))
+	tm.create(tm.dataset("photos", from, replicas(0), func(d *v1alpha1.Dataset) { d.Spec.Start = v1alpha1.AtOnce }))
+	pod := tm.pod("train", "photos")
+	tm.create(pod)
+	tm.converge("the pod runs", tm.lifted("train"))
+	tm.must(tm.is("photos", v1alpha1.CondResolved, metav1.ConditionTrue, "")(tm.ctx))
+	on, err := tm.holders(tm.ctx, "photos", v1alpha1.PhasePulling)
+	tm.must(err)
+	tm.must(w.Client.Get(tm.ctx, client.ObjectKeyFromObject(pod), pod))
+	if len(on) != 1 || on[0].Name != pod.Spec.NodeName {
+		t.Fatalf("%d nodes pull, and the pod is on %s", len(on), pod.Spec.NodeName)
+	}
+	job, ledger := tm.feedAsPod("at-once", on[0], "photos")
+	tm.must(w.faultd.Rules()) // the pull goes on underneath
+	if got, want := tm.delivered(job, ledger), tm.expected(files); len(want) != 20 || !slices.Equal(got, want) {
+		t.Errorf("%d samples of %d, or others: %s", len(got), len(want), job.Tail())
+	}
+	tm.converge("all of it is there", tm.held("photos", files, 1))
+	tm.unused("photos")
+	tm.must(w.Client.Delete(tm.ctx, pod))
 }
