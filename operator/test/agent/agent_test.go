@@ -44,6 +44,8 @@ func TestWhatTheSpecNamesComes(t *testing.T) {
 
 func TestNothingIsWrittenWhenNothingChanges(t *testing.T) {
 	s := newScene(t, stand.MakeFiles(2, 5, 1000))
+	// Without a limit the file system says what is free, and everybody on this machine writes to that.
+	s.cluster.spec(func(spec *v1alpha1.NodeCacheSpec) { spec.LimitBytes = 100 << 20 })
 	s.want(s.entry(s.resolve()))
 	s.until(v1alpha1.PhaseReady, "")
 	s.settle()

@@ -111,6 +111,7 @@ type scene struct {
 
 func newScene(t *testing.T, files stand.Files) *scene {
 	t.Helper()
+	t.Parallel() // they wait most of the time
 	dir, err := os.MkdirTemp("", "pa")
 	must(t, err)
 	s := &scene{t: t, rig: &rig.Rig{Dir: dir}, files: files, bucket: filepath.Join(dir, "bucket")}
