@@ -152,9 +152,12 @@ async def hang(reader):
 
 
 async def send_body(writer, body, do, chunked):
-    rate = do.get("bandwidth")
+    rate, over = do.get("bandwidth"), do.get("over", bool)
     step = max(1, int(rate / 50)) if rate else 1 << 20
-    for at in range(0, len(body), step):
+    at, part = 0, b""
+    while (at := at + len(part)) < len(body):
+        if over():
+            rate, step = None, len(body)
         part = body[at:at + step]
         writer.write(b"%x\r\n%s\r\n" % (len(part), part) if chunked else part)
         await writer.drain()

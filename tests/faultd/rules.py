@@ -12,8 +12,8 @@ MATCHES = {"op", "method", "bucket", "key", "range", "longer", "if_match", "comm
            "after_s", "for_s"}
 DOES = {
     # answers of HTTP
-    "status", "code", "headers", "body", "redirect", "delay_ms", "first_delay_ms", "bandwidth", "cut", "stall", "reset", "content_length", "extra",
-    "extra_hidden", "content_range", "ignore_range", "shift", "gzip", "flip", "etag", "replace", "checksum", "close",
+    "status", "code", "headers", "body", "redirect", "delay_ms", "first_delay_ms", "bandwidth", "until_rules", "cut", "stall",
+    "reset", "content_length", "extra", "extra_hidden", "content_range", "ignore_range", "shift", "gzip", "flip", "etag", "replace", "checksum", "close",
     # answers of RESP
     "error", "moved", "ask", "hang", "raw", "split", "value", "early",
 }
@@ -83,9 +83,10 @@ class Rule:
 
 class Rules:
     def __init__(self):
-        self.rules = []
+        self.rules, self.times_set = [], 0
 
     def set(self, texts):
+        self.times_set += 1
         self.rules = [Rule(number, text) for number, text in enumerate(texts)]
 
     def apply(self, request):
@@ -96,6 +97,9 @@ class Rules:
             if more is not None:
                 done.update(more)
                 names.append(rule.name)
+        if done.get("until_rules"):
+            since = self.times_set
+            done["over"] = lambda: self.times_set != since
         return done, names
 
     def fired(self):

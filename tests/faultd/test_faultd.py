@@ -7,6 +7,7 @@ import http.client
 import pathlib
 import re
 import sys
+import time
 import zlib
 
 import pytest
@@ -164,6 +165,19 @@ def test_the_worked_example_of_the_signature():
     assert sigv4.signature("wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY", "GET", "/test.txt", "", headers, sorted(headers),
                            "20130524T000000Z", "20130524/us-east-1/s3/aws4_request", headers["x-amz-content-sha256"]) == (
         "f0e8bdb87c964420e857bd35b5d6ed310bd44f0170aba48dd91039c6036bdb41")
+
+
+def test_a_slow_body_is_let_go_by_other_rules(faultd):
+    faultd.rules([{"match": {"op": "get"}, "do": {"bandwidth": 50, "until_rules": True}}])  # 41 seconds
+    connection = http.client.HTTPConnection("127.0.0.1", faultd.port, timeout=60)
+    connection.request("GET", "/b/a/x%20y%2B.bin")
+    answer = connection.getresponse()
+    first = answer.read(10)
+    begun = time.monotonic()
+    faultd.rules([])
+    assert first + answer.read() == CONTENT
+    assert time.monotonic() - begun < 20
+    connection.close()
 
 
 def test_resp():

@@ -7,8 +7,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// CachePool says which nodes hold datasets, and how much of their disks. A node that several pools choose belongs to the
-// one whose name comes first.
+// CachePool says which nodes hold datasets, and how much of their disks. A node that several pools choose belongs to
+// the one whose name comes first.
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:scope=Cluster,shortName=cpool,categories=penstock

@@ -48,8 +48,8 @@ type DatasetSpec struct {
 	// +kubebuilder:default={}
 	Placement Placement `json:"placement,omitempty"`
 
-	// WhenReady: a pod that requires the dataset starts when a node has all of it. AtOnce: as soon as a node's engine can
-	// serve it; what is not there yet comes from the bucket while the pull goes on.
+	// WhenReady: a pod that requires the dataset starts when a node has all of it. AtOnce: as soon as a node's engine
+	// can serve it; what is not there yet comes from the bucket while the pull goes on.
 	// +kubebuilder:default=WhenReady
 	Start StartPolicy `json:"start,omitempty"`
 
@@ -130,8 +130,8 @@ type Placement struct {
 	// +kubebuilder:validation:MaxProperties=16
 	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
 
-	// Whole: a node holds all of the dataset or nothing. Partial: as much as fits; the node's engine gets the rest from the
-	// bucket.
+	// Whole: a node holds all of the dataset or nothing. Partial: as much as fits; the node's engine gets the rest from
+	// the bucket.
 	// +kubebuilder:default=Whole
 	Mode PlacementMode `json:"mode,omitempty"`
 }
@@ -162,6 +162,7 @@ const (
 	ReasonFailed             = "Failed"
 	ReasonInUse              = "InUse"
 	ReasonWaiting            = "Waiting"
+	ReasonAgentGone          = "AgentGone" // of a NodeCache
 )
 
 type DatasetStatus struct {

@@ -15,7 +15,8 @@ import (
 var GroupVersion = schema.GroupVersion{Group: "penstock.dev", Version: "v1alpha1"}
 
 var builder = runtime.NewSchemeBuilder(func(s *runtime.Scheme) error {
-	s.AddKnownTypes(GroupVersion, &Dataset{}, &DatasetList{}, &NodeCache{}, &NodeCacheList{}, &CachePool{}, &CachePoolList{})
+	s.AddKnownTypes(GroupVersion, &Dataset{}, &DatasetList{}, &NodeCache{}, &NodeCacheList{},
+		&CachePool{}, &CachePoolList{})
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil
 })

@@ -21,7 +21,7 @@ const (
 	ModePreferred = "preferred"
 
 	EnvPath     = "PENSTOCK_DATASET"  // the folder to read, in the pod
-	EnvRevision = "PENSTOCK_REVISION" // from AnnotationRev by the downward API; empty where the pod only prefers its dataset
+	EnvRevision = "PENSTOCK_REVISION" // from AnnotationRev by the downward API; empty where a pod only prefers its data
 	EnvEngine   = "PENSTOCK_ENGINE"   // unix:/run/penstock
 
 	MountDefault = "/penstock/data"

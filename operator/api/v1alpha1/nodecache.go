@@ -4,8 +4,9 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// NodeCache has the name of its node. The operator says in spec what the node is to hold; its agent alone says in status
-// what it holds.
+// NodeCache has the name of its node. The operator says in spec what the node is to hold; its agent says in status what
+// it holds. (When nothing is heard of the agent any more, the operator says so there: condition EngineReady,
+// AgentGone.)
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:scope=Cluster,shortName=ncache,categories=penstock
@@ -96,6 +97,13 @@ type NodeCacheStatus struct {
 
 // CondEngineReady is the one condition of a NodeCache.
 const CondEngineReady = "EngineReady"
+
+// An agent that lives renews a Lease of its node's name, in its own namespace, every HeartbeatSeconds. One that has not
+// for LeaseSeconds is taken for gone.
+const (
+	HeartbeatSeconds = 10
+	LeaseSeconds     = 40
+)
 
 type EntryStatus struct {
 	Namespace   string       `json:"namespace"`

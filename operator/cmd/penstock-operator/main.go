@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // penstock-operator makes the cluster hold what Datasets ask for: it lists buckets, chooses nodes, tells them, makes
-// volumes
-// and claims, and lets pods go that wait for their data. No data passes through it.
+// volumes and claims, and lets pods go that wait for their data. No data passes through it.
 package main
 
 import (
@@ -14,6 +13,7 @@ import (
 	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
@@ -41,7 +41,9 @@ const leaseName = "penstock-operator"
 
 func newScheme() (*runtime.Scheme, error) {
 	s := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, admissionv1.AddToScheme, v1alpha1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{
+		corev1.AddToScheme, admissionv1.AddToScheme, coordinationv1.AddToScheme, v1alpha1.AddToScheme,
+	} {
 		if err := add(s); err != nil {
 			return nil, err
 		}
@@ -105,7 +107,9 @@ func newManager(config *rest.Config, scheme *runtime.Scheme, o *options, keeper 
 		RetryPeriod:                   &retry,
 		Metrics:                       metricsserver.Options{BindAddress: o.metrics},
 		HealthProbeBindAddress:        o.health,
-		Cache:                         cache.Options{DefaultTransform: cache.TransformStripManagedFields()},
+		Cache: cache.Options{DefaultTransform: cache.TransformStripManagedFields(),
+			ByObject: map[client.Object]cache.ByObject{
+				&coordinationv1.Lease{}: {Namespaces: map[string]cache.Config{o.agents: {}}}}},
 		WebhookServer: ctrlwebhook.NewServer(ctrlwebhook.Options{Host: o.webhookHost, Port: o.webhookPort,
 			TLSOpts: []func(*tls.Config){func(c *tls.Config) {
 				c.GetCertificate = keeper.GetCertificate
@@ -126,7 +130,8 @@ func addControllers(m ctrl.Manager, o *options) error {
 	if err := gates.Setup(context.Background(), m); err != nil {
 		return err
 	}
-	return (&pool.Controller{Client: m.GetClient()}).Setup(m)
+	pools := &pool.Controller{Client: m.GetClient(), API: m.GetAPIReader(), Leases: o.agents, Patience: o.patience}
+	return pools.Setup(m)
 }
 
 // addWebhook has the server started, too: it is made by the first that asks for it.

@@ -8,11 +8,16 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"time"
+
+	"penstock.dev/operator/api/v1alpha1"
 )
 
 type options struct {
 	engine      string
 	namespace   string
+	agents      string
+	patience    time.Duration
 	elect       bool
 	metrics     string
 	health      string
@@ -39,6 +44,9 @@ func (o *options) register(f *flag.FlagSet) {
 		"control `socket` of the engine that lists buckets")
 	f.StringVar(&o.namespace, "namespace", cmp.Or(os.Getenv("POD_NAMESPACE"), "penstock-system"),
 		"`namespace` of the lease, the webhook's service and its secret; POD_NAMESPACE says it, too")
+	f.StringVar(&o.agents, "agent-namespace", "penstock-node", "`namespace` of the agents' leases")
+	f.DurationVar(&o.patience, "agent-patience", v1alpha1.LeaseSeconds*time.Second,
+		"`time` after which an agent that does not renew its lease is taken for gone")
 	f.BoolVar(&o.elect, "leader-elect", false,
 		"work only while holding the lease penstock-operator; needed with several replicas")
 	f.StringVar(&o.metrics, "metrics-address", ":8080", "`address` of Prometheus metrics, at /metrics; 0: none")
@@ -63,6 +71,8 @@ func (o *options) check(rest []string) error {
 		return fmt.Errorf("%q is no flag; see --help", rest[0])
 	case o.engine == "":
 		return errors.New("--engine is needed")
+	case o.patience < v1alpha1.LeaseSeconds*time.Second/2:
+		return fmt.Errorf("--agent-patience %s is less than two heartbeats", o.patience)
 	case o.webhookPort < 0 || o.webhookPort > 65535:
 		return fmt.Errorf("--webhook-port %d is no port", o.webhookPort)
 	}

@@ -47,6 +47,8 @@ type Cluster interface {
 	// NodeCache of this node, or nil when there is none.
 	NodeCache(ctx context.Context) (*v1alpha1.NodeCache, error)
 	Secret(ctx context.Context, namespace, name string) (*corev1.Secret, error)
+	// Renew says that the agent lives. The operator takes one that did not for a while for gone.
+	Renew(ctx context.Context, of *v1alpha1.NodeCache, at time.Time) error
 	// Report writes the status.
 	Report(ctx context.Context, of *v1alpha1.NodeCache, status *v1alpha1.NodeCacheStatus) error
 	// Changed delivers something whenever the spec may have changed.
@@ -67,6 +69,7 @@ type Agent struct {
 	memory memory
 	keys   keyring
 	writer writer
+	heart  heart
 
 	up     atomic.Bool  // the engine answered
 	passed atomic.Int64 // seconds since 1970 of the last pass's end
@@ -133,6 +136,7 @@ func (a *Agent) forget(uid string) {
 		downSince: a.memory.downSince, entries: map[string]*entry{}, leaving: map[string]*leaving{},
 	}
 	a.writer.last = nil
+	a.heart = heart{}
 }
 
 // engineChanged looks whether the engine went, came or was started anew: between passes, since it costs little.
@@ -159,6 +163,7 @@ func (a *Agent) pass(ctx context.Context) time.Duration {
 		a.forget(string(nc.UID))
 		a.remember(nc)
 	}
+	a.beat(ctx, nc)
 	held, err := a.meet(ctx)
 	if err == nil {
 		err = a.tellLimits(ctx, nc)
@@ -203,7 +208,8 @@ func (a *Agent) meet(ctx context.Context) (*view, error) {
 		a.lost(err)
 		return nil, err
 	}
-	if info.Instance != a.memory.instance {
+	// One that does not say who it is may be another one whenever it was away.
+	if info.Instance != a.memory.instance || info.Instance == "" && !a.memory.downSince.IsZero() {
 		a.Log.Info("engine", "version", info.Version, "instance", info.Instance)
 		a.memory.instance = info.Instance
 		a.memory.limits = nil
@@ -247,7 +253,9 @@ func (a *Agent) tellLimits(ctx context.Context, nc *v1alpha1.NodeCache) error {
 	if a.memory.limits != nil && *a.memory.limits == l {
 		return nil
 	}
-	if err := a.Engine.SetLimits(ctx, l); err != nil {
+	if err := a.Engine.SetLimits(ctx, l); engine.IsNotFound(err) {
+		a.Log.Info("this engine keeps no limits", "version", a.memory.info.Version)
+	} else if err != nil {
 		return err
 	}
 	a.memory.limits = &l

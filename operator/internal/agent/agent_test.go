@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"penstock.dev/operator/api/v1alpha1"
 	"penstock.dev/operator/internal/engine"
@@ -263,5 +264,44 @@ func TestADepotNameThatIsNotTheEntrysIsRefused(t *testing.T) {
 	s.phase("photos", v1alpha1.PhaseFailed, v1alpha1.ReasonFailed)
 	if len(s.engine.said) != 1 { // the limits
 		t.Errorf("said %v", s.engine.said)
+	}
+}
+
+func TestTheLeaseIsRenewedInTime(t *testing.T) {
+	s := newScene(t, photos())
+	begun := s.clock
+	s.wait(5 * time.Minute)
+	if len(s.cluster.beats) == 0 || !s.cluster.beats[0].Equal(begun) {
+		t.Fatalf("beats %v", s.cluster.beats)
+	}
+	for i := 1; i < len(s.cluster.beats); i++ {
+		gap := s.cluster.beats[i].Sub(s.cluster.beats[i-1])
+		if gap < v1alpha1.HeartbeatSeconds*time.Second || gap > v1alpha1.LeaseSeconds*time.Second/2 {
+			t.Errorf("%s between two", gap)
+		}
+	}
+	s.engine.away = true // an engine that is away is said in the status: the agent lives
+	beats := len(s.cluster.beats)
+	s.wait(time.Minute)
+	if len(s.cluster.beats) < beats+3 {
+		t.Errorf("%d beats in a minute", len(s.cluster.beats)-beats)
+	}
+}
+
+// What the operator says of an agent that is gone is taken back by the next one.
+func TestAnAgentThatIsBackSaysSo(t *testing.T) {
+	s := ready(t, photos())
+	meta.SetStatusCondition(&s.cluster.nc.Status.Conditions, metav1.Condition{
+		Type: v1alpha1.CondEngineReady, Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonAgentGone})
+	s.cluster.deaf = errors.New("forbidden")
+	s.restart()
+	s.wait(time.Minute)
+	if meta.IsStatusConditionTrue(s.cluster.nc.Status.Conditions, v1alpha1.CondEngineReady) {
+		t.Error("it was written while the lease was not")
+	}
+	s.cluster.deaf = nil
+	s.wait(3 * time.Second)
+	if !meta.IsStatusConditionTrue(s.cluster.nc.Status.Conditions, v1alpha1.CondEngineReady) {
+		t.Errorf("conditions: %+v", s.cluster.nc.Status.Conditions)
 	}
 }

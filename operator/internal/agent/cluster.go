@@ -6,11 +6,15 @@ import (
 	"context"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
+	coordination "k8s.io/client-go/applyconfigurations/coordination/v1"
+	meta "k8s.io/client-go/applyconfigurations/meta/v1"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -25,19 +29,21 @@ const FieldManager = "penstock-agent"
 // Connection is a Cluster that watches one NodeCache and nothing else.
 type Connection struct {
 	node    string
+	leases  string // the namespace of the agents' leases
 	direct  client.Client
 	cache   cache.Cache
 	changed chan struct{}
 }
 
-// Connect prepares a connection; Run makes it.
-func Connect(config *rest.Config, node string) (*Connection, error) {
+// Connect prepares a connection; Run makes it. The agent's lease is in that namespace.
+func Connect(config *rest.Config, node, leases string) (*Connection, error) {
 	scheme := runtime.NewScheme()
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
-		return nil, err
-	}
-	if err := corev1.AddToScheme(scheme); err != nil {
-		return nil, err
+	for _, add := range []func(*runtime.Scheme) error{
+		v1alpha1.AddToScheme, corev1.AddToScheme, coordinationv1.AddToScheme,
+	} {
+		if err := add(scheme); err != nil {
+			return nil, err
+		}
 	}
 	direct, err := client.New(config, client.Options{Scheme: scheme})
 	if err != nil {
@@ -51,7 +57,7 @@ func Connect(config *rest.Config, node string) (*Connection, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Connection{node: node, direct: direct, cache: watched, changed: make(chan struct{}, 1)}, nil
+	return &Connection{node: node, leases: leases, direct: direct, cache: watched, changed: make(chan struct{}, 1)}, nil
 }
 
 // Run watches until the context ends. It waits for the API server as long as it takes.
@@ -113,6 +119,16 @@ func (c *Connection) Secret(ctx context.Context, namespace, name string) (*corev
 	var s corev1.Secret
 	err := c.direct.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &s)
 	return &s, err
+}
+
+// Renew applies the lease, which makes it where there is none. It belongs to the NodeCache and goes with it.
+func (c *Connection) Renew(ctx context.Context, of *v1alpha1.NodeCache, at time.Time) error {
+	lease := coordination.Lease(c.node, c.leases).
+		WithOwnerReferences(meta.OwnerReference().WithAPIVersion(v1alpha1.GroupVersion.String()).WithKind("NodeCache").
+			WithName(of.Name).WithUID(of.UID)).
+		WithSpec(coordination.LeaseSpec().WithHolderIdentity(c.node).
+			WithLeaseDurationSeconds(v1alpha1.LeaseSeconds).WithRenewTime(metav1.NewMicroTime(at)))
+	return c.direct.Apply(ctx, lease, client.FieldOwner(FieldManager), client.ForceOwnership)
 }
 
 // Report applies the status, so that nobody's writing of the spec is in the way, and what it no longer says goes.

@@ -43,7 +43,7 @@ type entry struct {
 	nextGrow  time.Time
 	freeThen  int64 // what was free when the last pull ended; -1: unknown
 
-	pinned             bool // asked for the pin that the entry wants
+	pin, pinned        bool // what the entry wants, and whether that was said
 	started, completed *metav1.Time
 }
 
@@ -72,7 +72,7 @@ func (a *Agent) remember(nc *v1alpha1.NodeCache) {
 }
 
 func newEntry(e *v1alpha1.CacheEntry, now time.Time) *entry {
-	return &entry{uid: e.UID, revision: e.Revision, mode: e.Mode, nextCheck: now, freeThen: -1}
+	return &entry{uid: e.UID, revision: e.Revision, mode: e.Mode, pin: pin(e), nextCheck: now, freeThen: -1}
 }
 
 // entryOf returns what is remembered of it. A dataset that was made anew under its old name has another source, and is
@@ -89,8 +89,11 @@ func (a *Agent) entryOf(e *v1alpha1.CacheEntry) *entry {
 		m = fresh
 		a.memory.entries[e.Depot] = m
 	case m.mode != e.Mode: // less may be enough
-		m.mode, m.pinned = e.Mode, false
+		m.mode = e.Mode
 		m.retry.forgive()
+	}
+	if m.pin != pin(e) {
+		m.pin, m.pinned = pin(e), false
 	}
 	a.memory.leaving[e.Depot] = &leaving{namespace: e.Namespace, name: e.Name, revision: e.Revision}
 	return m

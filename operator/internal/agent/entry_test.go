@@ -217,6 +217,31 @@ func TestWhatDoesNotFitIsTriedAtOnceWhenAPartIsEnough(t *testing.T) {
 	}
 }
 
+// A pin follows the entry both ways, of what is there whole and of what is there in part, and is said once.
+func TestAPinFollowsTheEntry(t *testing.T) {
+	for _, here := range []int64{1000, 600} {
+		s := newScene(t, photos(partially))
+		s.passes(1)
+		s.engine.done(depot, here)
+		s.wait(10 * time.Second)
+		for i, change := range []func(*v1alpha1.CacheEntry){pinned, partially, pinned, partially} {
+			s.cluster.nc.Spec.Entries[0] = photos(partially, change)
+			s.wait(10 * time.Second)
+			if got := s.engine.data[depot].Revisions[0].Pinned; got != (i%2 == 0) || s.engine.count("pull") != 2+i {
+				t.Fatalf("%d bytes, change %d: pinned %v; said %v", here, i, got, s.engine.said)
+			}
+			s.engine.done(depot, here)
+			s.wait(10 * time.Second)
+		}
+		writes := s.cluster.writes
+		s.restart()
+		s.wait(time.Minute)
+		if s.engine.count("pull") != 5 || s.cluster.writes != writes {
+			t.Errorf("%d bytes: said %v", here, s.engine.said)
+		}
+	}
+}
+
 func TestWhatIsNoLongerWantedGoes(t *testing.T) {
 	s := ready(t, photos())
 	s.engine.data[depot].Revisions[0].InUse = true

@@ -120,8 +120,11 @@ func (f *fakeEngine) Pull(_ context.Context, name string, r engine.PullRequest) 
 		f.data[name] = &engine.Dataset{}
 	}
 	f.data[name].Pull = &engine.Pull{Running: true, Revision: r.Revision}
-	if rev := f.data[name].Find(r.Revision); rev != nil && rev.State != engine.StateComplete {
-		rev.State = engine.StatePulling
+	if rev := f.data[name].Find(r.Revision); rev != nil {
+		rev.Pinned = r.Pin
+		if rev.State != engine.StateComplete {
+			rev.State = engine.StatePulling
+		}
 	}
 	if d := f.data[name]; d.Find(r.Revision) == nil {
 		d.Revisions = append(d.Revisions, engine.Revision{
@@ -178,6 +181,8 @@ type fakeCluster struct {
 	secrets map[string]*corev1.Secret
 	reads   int
 	writes  int
+	beats   []time.Time
+	deaf    error // of the lease
 	fails   error
 }
 
@@ -202,6 +207,13 @@ func (f *fakeCluster) Report(_ context.Context, _ *v1alpha1.NodeCache, s *v1alph
 		f.nc.Status = *s.DeepCopy()
 	}
 	return f.fails
+}
+
+func (f *fakeCluster) Renew(_ context.Context, _ *v1alpha1.NodeCache, at time.Time) error {
+	if f.deaf == nil {
+		f.beats = append(f.beats, at)
+	}
+	return f.deaf
 }
 
 func (f *fakeCluster) Changed() <-chan struct{} { return nil }
@@ -282,6 +294,7 @@ func photos(change ...func(*v1alpha1.CacheEntry)) v1alpha1.CacheEntry {
 
 func withSecret(e *v1alpha1.CacheEntry)  { e.Source.S3.SecretRef = &v1alpha1.SecretRef{Name: "keys"} }
 func partially(e *v1alpha1.CacheEntry)   { e.Mode = v1alpha1.Partial }
+func pinned(e *v1alpha1.CacheEntry)      { e.Pinned = true }
 func otherUID(e *v1alpha1.CacheEntry)    { e.UID = "u2" }
 func otherBucket(e *v1alpha1.CacheEntry) { e.Source.S3.Bucket = "other" }
 func secondRev(e *v1alpha1.CacheEntry)   { e.Revision = revB }

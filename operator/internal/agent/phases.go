@@ -33,11 +33,19 @@ func (r *round) whole(ctx context.Context, s *step) {
 	if s.source != nil {
 		return
 	}
-	if rev.Pinned != pin(s.entry) && !m.pinned {
-		r.begin(ctx, s, false)
+	if r.repin(ctx, s) {
 		return
 	}
 	r.look(ctx, s)
+}
+
+// repin has the engine told, once, when what is there is not pinned as the entry wants it.
+func (r *round) repin(ctx context.Context, s *step) bool {
+	if s.revision().Pinned == s.m.pin || s.m.pinned {
+		return false
+	}
+	r.begin(ctx, s, false)
+	return true
 }
 
 // look has what is there read again when it is time for that: one dataset after the other.
@@ -113,6 +121,9 @@ func (r *round) partly(ctx context.Context, s *step) {
 		r.within(tickMoving)
 	}
 	if s.source != nil || s.running() != nil {
+		return
+	}
+	if r.repin(ctx, s) {
 		return
 	}
 	if m.freeThen < 0 { // begun by an agent before this one

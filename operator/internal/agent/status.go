@@ -112,6 +112,9 @@ func (a *Agent) write(ctx context.Context, nc *v1alpha1.NodeCache, s *v1alpha1.N
 	if equality.Semantic.DeepEqual(s, a.before(nc)) {
 		return tickIdle
 	}
+	if a.heart.refused { // the operator would say the opposite, and the two would take turns
+		return tickMoving
+	}
 	if since := a.now().Sub(a.writer.at); since < writeEvery {
 		return writeEvery - since
 	}

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cluster turns what the API server knows into what package place reads: nodes with their room, copies and
-// what is
-// left of their devices, and pods with what they ask for. Nothing here writes.
+// Package cluster turns what the API server knows into what package place reads: nodes with their room, copies and what
+// is left of their devices, and pods with what they ask for. Nothing here writes.
 package cluster
 
 import (
@@ -35,8 +34,7 @@ type Snapshot struct {
 }
 
 // Take reads the cluster; NodeCaches from a reader of their own, since who is about to write their specs must not
-// decide by
-// an old one.
+// decide by an old one.
 func Take(ctx context.Context, cached, caches client.Reader) (*Snapshot, error) {
 	s := &Snapshot{Nodes: map[string]*corev1.Node{}, Datasets: map[string]*v1alpha1.Dataset{}, Now: time.Now()}
 	var nodes corev1.NodeList
@@ -164,9 +162,8 @@ func (s *Snapshot) Place() []place.Node {
 	return out
 }
 
-// freeBytes is what one more dataset could have: what the node says, less what it has been told but not begun, and
-// with what
-// it has been told to remove.
+// freeBytes is what one more dataset could have: what the node says, less what it has been told but not begun, and with
+// what it has been told to remove.
 func freeBytes(c *v1alpha1.NodeCache) int64 {
 	free := c.Status.FreeBytes
 	for i := range c.Spec.Entries {

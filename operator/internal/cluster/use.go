@@ -13,8 +13,7 @@ import (
 )
 
 // use is who uses what: what is asked for on each node, and which copies nobody would miss. Keys of copies are the
-// node's
-// name and the dataset's key.
+// node's name and the dataset's key.
 type use struct {
 	asked    map[string]place.Resources
 	busy     map[string]bool
@@ -57,8 +56,7 @@ func (u *use) addPod(s *Snapshot, pod *corev1.Pod) {
 }
 
 // findSpares keeps as many copies of each dataset as it asks for, those first that are used and done; the rest may go
-// if
-// nobody uses them.
+// if nobody uses them.
 func (u *use) findSpares(s *Snapshot) {
 	type copyOf struct {
 		node string

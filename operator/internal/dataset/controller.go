@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package dataset makes of each Dataset what it says: the bucket is listed, nodes are chosen and told, volumes and
-// claims
-// exist, and status says how far it is. A reconcile that finds everything as it should be writes nothing.
+// claims exist, and status says how far it is. A reconcile that finds everything as it should be writes nothing.
 package dataset
 
 import (

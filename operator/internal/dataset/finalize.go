@@ -85,7 +85,8 @@ func (r *Controller) end(ctx context.Context, d *v1alpha1.Dataset) error {
 			return err
 		}
 	}
-	before := &v1alpha1.Dataset{ObjectMeta: metav1.ObjectMeta{Namespace: d.Namespace, Name: d.Name, Finalizers: d.Finalizers,
+	before := &v1alpha1.Dataset{ObjectMeta: metav1.ObjectMeta{
+		Namespace: d.Namespace, Name: d.Name, Finalizers: d.Finalizers,
 		ResourceVersion: d.ResourceVersion}}
 	after := before.DeepCopy()
 	controllerutil.RemoveFinalizer(after, v1alpha1.FinalizerDataset)

@@ -22,8 +22,8 @@ import (
 const EngineClaim = "penstock-engine"
 
 // A restricted pod may use a claim but no folder of its node, so each dataset has a volume and a claim, and each
-// namespace
-// one for the engine. The size means nothing, since nothing is written; a quota of the namespace would count it.
+// namespace one for the engine. The size means nothing, since nothing is written; a quota of the namespace would count
+// it.
 var volumeSize = resource.MustParse("1Mi")
 
 // volume and its claim.

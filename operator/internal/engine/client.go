@@ -65,9 +65,14 @@ func (c *Client) SetLimits(ctx context.Context, l Limits) error {
 
 // Depot lists everything on the disk.
 func (c *Client) Depot(ctx context.Context) (Depot, error) {
-	var out Depot
+	var out struct {
+		Depot
+		Taken *int64 `json:"taken_bytes"`
+		Free  *int64 `json:"free_bytes"`
+	}
 	err := c.do(ctx, http.MethodGet, "/v1/datasets/", nil, &out)
-	return out, err
+	out.complete(out.Taken, out.Free)
+	return out.Depot, err
 }
 
 // SetSource says where a dataset comes from, with what opens it, and makes its folder.

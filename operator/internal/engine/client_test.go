@@ -61,7 +61,7 @@ func TestRequestsAreAsTheControlSocketWantsThem(t *testing.T) {
 		`PUT /v1/datasets/ {"limit_bytes":10,"high":95,"low":85}`,
 		`PUT /v1/datasets/photos/source {"url":"s3://b/p","region":"us-east-1","access_key":"a","secret_key":"s"}`,
 		`DELETE /v1/datasets/photos/source`,
-		`POST /v1/datasets/photos {"revision":"latest","dry":true}`,
+		`POST /v1/datasets/photos {"revision":"latest","pin":false,"dry":true}`,
 		`POST /v1/datasets/photos {"revision":"0123","pin":true,"partial":true}`,
 		`DELETE /v1/datasets/photos`,
 		`DELETE /v1/datasets/photos@0123`,

@@ -26,6 +26,22 @@ type Depot struct {
 	Pulls         []Pull     `json:"pulls"`
 }
 
+// complete reckons what an engine of another version does not say.
+func (d *Depot) complete(taken, free *int64) {
+	d.TakenBytes, d.FreeBytes = 0, 0
+	for i := range d.Revisions {
+		d.TakenBytes += d.Revisions[i].BytesHere
+	}
+	if taken != nil {
+		d.TakenBytes = *taken
+	}
+	d.CapacityBytes = max(d.CapacityBytes, d.LimitBytes)
+	d.FreeBytes = max(d.CapacityBytes-d.TakenBytes, 0)
+	if free != nil {
+		d.FreeBytes = *free
+	}
+}
+
 // Source is a bucket and what opens it. It is never printed: see String.
 type Source struct {
 	URL          string `json:"url"` // s3://BUCKET/PREFIX or http(s)://...
@@ -46,7 +62,7 @@ func (s Source) GoString() string { return s.URL }
 // PullRequest begins a pull. An empty revision is the latest one.
 type PullRequest struct {
 	Revision string `json:"revision,omitempty"`
-	Pin      bool   `json:"pin,omitempty"`
+	Pin      bool   `json:"pin"`               // always said: left out, a pin that is there stays
 	Dry      bool   `json:"dry,omitempty"`     // lists and hashes, fetches nothing
 	Partial  bool   `json:"partial,omitempty"` // as much as fits
 	Check    bool   `json:"check,omitempty"`   // what is there is read again

@@ -19,8 +19,7 @@ import (
 )
 
 // Writer of entries. Who chooses nodes holds Choosing from reading the NodeCaches (uncached) to writing the entries:
-// what
-// one promises, the next must see.
+// what one promises, the next must see.
 type Writer struct {
 	Client   client.Client
 	Choosing sync.Mutex

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package gate lets pods go that wait for their dataset: it chooses nodes for them, has the dataset brought there,
-// and lifts
-// the gate when a node can serve. All gated pods are decided about together, so there is one request for everything.
+// Package gate lets pods go that wait for their dataset: it chooses nodes for them, has the dataset brought there, and
+// lifts the gate when a node can serve. All gated pods are decided about together, so there is one request for
+// everything.
 package gate
 
 import (
@@ -235,8 +235,7 @@ func (r *Controller) lift(ctx context.Context, s *cluster.Snapshot, pod *corev1.
 }
 
 // say an event, once. The API server joins events of one reason about one object and keeps the first text, so what
-// differs has
-// a reason of its own.
+// differs has a reason of its own.
 func (r *Controller) say(pod *corev1.Pod, kind, reason, text string) {
 	if r.said == nil {
 		r.said = map[types.UID]string{}

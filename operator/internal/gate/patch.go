@@ -10,11 +10,9 @@ import (
 	"penstock.dev/operator/api/v1alpha1"
 )
 
-// Lift changes a gated pod so that it runs on one of those hosts, with that revision. The API server allows on a
-// gated pod
-// only what narrows it: expressions are added to every term there is (the terms are alternatives), and a term is made
-// only
-// where there was none. Everything else of the pod stays.
+// Lift changes a gated pod so that it runs on one of those hosts, with that revision. The API server allows on a gated
+// pod only what narrows it: expressions are added to every term there is (the terms are alternatives), and a term is
+// made only where there was none. Everything else of the pod stays.
 func Lift(pod *corev1.Pod, hosts []string, revision string) {
 	here := corev1.NodeSelectorRequirement{Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn, Values: hosts}
 	if pod.Spec.Affinity == nil {

@@ -42,8 +42,7 @@ var (
 )
 
 // Collector reads datasets and nodes from the cache. Elected is closed when this process leads: two replicas would
-// count
-// everything twice.
+// count everything twice.
 type Collector struct {
 	Reader  client.Reader
 	Elected <-chan struct{}

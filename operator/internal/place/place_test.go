@@ -119,6 +119,32 @@ func TestWhoCanStartStartsBeforeWhoHasToWait(t *testing.T) {
 	}
 }
 
+func TestAPodIsPutWhereItIsLeastInTheWay(t *testing.T) {
+	d := &Dataset{Key: "d", Bytes: 10}
+	mine := Copy{Dataset: "d", Bytes: 10, Here: 10, Serves: true}
+	other := Copy{Dataset: "other", Bytes: 60, Here: 60, Serves: true}
+	large := Copy{Dataset: "large", Bytes: 80, Here: 80, Serves: true}
+	for what, nodes := range map[string][]Node{
+		"beside less": {nodeOf("in-the-way", 10, 8, mine, large), nodeOf("best", 30, 8, mine, other)},
+		"where nobody waits for a pull": {nodeOf("in-the-way", 30, 8, mine, Copy{Dataset: "x", Bytes: 60}),
+			nodeOf("best", 10, 8, mine, large)},
+		"where others have no other node": {nodeOf("in-the-way", 30, 8, mine, other), nodeOf("full", 40, 0, other),
+			nodeOf("best", 10, 8, mine, large)},
+		"not on a whole node": {nodeOf("in-the-way", 30, 8, mine, other), nodeOf("best", 30, 4, mine, other)},
+	} {
+		for _, names := range [][]string{{"x", "y"}, {"y", "x"}} { // whichever a tie would go to
+			for i := range nodes {
+				if nodes[i].Name != "full" {
+					nodes[i].Name = names[min(i, 1)]
+				}
+			}
+			if got := planOne(nodes, d, 4); len(got.Start) == 0 || got.Start[0] != names[1] {
+				t.Errorf("%s, %s is best: %+v", what, names[1], got)
+			}
+		}
+	}
+}
+
 func TestRulesOfPodAndDatasetAreKept(t *testing.T) {
 	not := func(bad string) func(string) string {
 		return func(node string) string {

@@ -57,8 +57,9 @@ func Replicas(nodes []Node, d *Dataset, want int) ([]Choice, *Explanation) {
 
 // planner works on a copy of the nodes on which each decision leaves its mark.
 type planner struct {
-	nodes []Node
-	names map[string]int
+	nodes   []Node
+	names   map[string]int
+	outlook *outlook // at the beginning
 }
 
 func newPlanner(nodes []Node) *planner {
@@ -67,6 +68,7 @@ func newPlanner(nodes []Node) *planner {
 		p.nodes[i] = nodes[i].clone()
 		p.names[nodes[i].Name] = i
 	}
+	p.outlook = newOutlook(p.nodes)
 	return p
 }
 
@@ -99,6 +101,7 @@ func (p *planner) start(d *Dataset, pod *Pod) []string {
 			continue
 		}
 		c.index = i
+		c.Score -= weightLost * p.outlook.lost(n, d, pod.Ask)
 		now = append(now, c)
 	}
 	if len(now) == 0 {
@@ -155,7 +158,9 @@ func (p *planner) judge(n *Node, d *Dataset, pod *Pod, zones map[string]int) (Ch
 	if rule := allowed(pod.Allowed, n.Name); rule != "" {
 		return Choice{}, Refusal{Kind: notAllowed, What: rule}
 	}
-	return judge(n, d, pod.Ask, zones)
+	c, refusal := judge(n, d, pod.Ask, zones)
+	c.Score -= weightLost * p.outlook.lost(n, d, pod.Ask)
+	return c, refusal
 }
 
 // promise notes that the node is to hold the dataset, and what goes for it.

@@ -9,10 +9,11 @@ import (
 
 // What each part of a score may give at most. Bytes that need not be pulled outweigh everything else together.
 const (
-	weightHeld   = 4.0
+	weightHeld   = 8.0
+	weightLost   = 3.0 // with a pod only
 	weightRoom   = 1.0
-	weightFit    = 1.0
-	weightSpread = 1.0
+	weightFit    = 0.5
+	weightSpread = 1.0 // without a pod only: where one runs is no question of zones
 
 	// Bytes that are on their way cost no second pull, but a pod would wait for them.
 	onTheWay = 0.9
@@ -62,7 +63,10 @@ func judge(n *Node, d *Dataset, ask Resources, zones map[string]int) (Choice, Re
 	c.Pull = d.Bytes - here
 	total := float64(max(d.Bytes, 1))
 	c.Score = weightHeld*(float64(here)+onTheWay*float64(max(promised-here, 0)))/total +
-		weightRoom*room + weightFit*fit(n, ask) + weightSpread*spread(n, held, zones)
+		weightRoom*room + weightFit*fit(n, ask)
+	if ask == nil {
+		c.Score += weightSpread * spread(n, held, zones)
+	}
 	return c, Refusal{}
 }
 
@@ -97,12 +101,7 @@ func judgeRoom(n *Node, d *Dataset, held *Copy, c *Choice) (float64, bool) {
 // fit prefers nodes on which little is left over, so that large pods find whole ones; and keeps pods without devices
 // off nodes that have them. Without a pod it prefers nodes where one could start.
 func fit(n *Node, ask Resources) float64 {
-	var total, left, asked int64
-	for name, amount := range n.Total {
-		if IsGPU(name) {
-			total, left, asked = total+amount, left+n.Left[name], asked+ask[name]
-		}
-	}
+	total, left, asked := devices(n, ask)
 	switch {
 	case total == 0:
 		return 0.5
@@ -112,6 +111,16 @@ func fit(n *Node, ask Resources) float64 {
 		return 0
 	}
 	return 1 - float64(left-asked)/float64(total)
+}
+
+// devices that train: of the node, left there, and asked for.
+func devices(n *Node, ask Resources) (total, left, asked int64) {
+	for name, amount := range n.Total {
+		if IsGPU(name) {
+			total, left, asked = total+amount, left+n.Left[name], asked+ask[name]
+		}
+	}
+	return total, left, asked
 }
 
 // spread prefers zones with fewer copies.

@@ -58,6 +58,8 @@ type Node struct {
 	Copies     []Copy
 	Total      Resources // what pods may ask for in all
 	Left       Resources // and what is not taken
+
+	worth float64 // of Copies; see outlook
 }
 
 func (n *Node) find(dataset string) *Copy {

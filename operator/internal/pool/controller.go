@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package pool makes a NodeCache for every node that a CachePool chooses, with the pool's limits, and removes it when
-// no pool
-// does. It goes with its node. There is one request for everything: who is chosen by several pools depends on all of
-// them.
+// no pool does. It goes with its node. There is one request for everything: who is chosen by several pools depends on
+// all of them.
 package pool
 
 import (
@@ -11,6 +10,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -34,6 +34,12 @@ const manager = "penstock-operator"
 // Controller of NodeCaches.
 type Controller struct {
 	Client client.Client
+	API    client.Reader // without a cache
+	Leases string        // the namespace of the agents' leases
+	// Patience is how old an agent's lease may get until the agent is taken for gone.
+	Patience time.Duration
+
+	sentry sentry // only the one worker touches it
 }
 
 // Setup registers the controller.
@@ -71,6 +77,10 @@ func (r *Controller) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 		have[caches.Items[i].Name] = &caches.Items[i]
 	}
 	var wrong []error
+	r.sentry.patience = r.Patience
+	if err := r.sentry.read(ctx, r.Client, r.Leases, time.Now()); err != nil {
+		return ctrl.Result{}, err
+	}
 	counts := map[string]*v1alpha1.CachePoolStatus{}
 	for i := range nodes.Items {
 		n := &nodes.Items[i]
@@ -87,6 +97,7 @@ func (r *Controller) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 			counts[pool.Name] = &v1alpha1.CachePoolStatus{}
 		}
 		counts[pool.Name].Nodes++
+		wrong = append(wrong, r.notice(ctx, c))
 		if c != nil && cluster.EngineReady(c) && cluster.NodeReadyOrCordoned(n) {
 			counts[pool.Name].ReadyNodes++
 		}
@@ -100,7 +111,7 @@ func (r *Controller) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 	for i := range pools.Items {
 		wrong = append(wrong, r.report(ctx, &pools.Items[i], counts[pools.Items[i].Name]))
 	}
-	return ctrl.Result{}, errors.Join(wrong...)
+	return ctrl.Result{RequeueAfter: r.sentry.after}, errors.Join(wrong...)
 }
 
 // choose is the first pool by name that wants the node.
@@ -138,6 +149,11 @@ func (r *Controller) apply(ctx context.Context, c *v1alpha1.NodeCache, n *corev1
 		"spec": spec}}
 	err := r.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), client.FieldOwner(manager),
 		client.ForceOwnership)
+	return ignoreConflict(err)
+}
+
+// ignoreConflict: somebody wrote in between, and that brings all of them back here.
+func ignoreConflict(err error) error {
 	if apierrors.IsConflict(err) {
 		return nil
 	}

@@ -31,9 +31,8 @@ type SecretError struct {
 
 func (e *SecretError) Error() string { return e.Message }
 
-// Read gets the secret, if the source names one, from the dataset's own namespace, by its name. The reader must not
-// be a
-// cache: nobody may list secrets.
+// Read gets the secret, if the source names one, from the dataset's own namespace, by its name. The reader must not be
+// a cache: nobody may list secrets.
 func Read(ctx context.Context, api client.Reader, namespace string, s *v1alpha1.Source) (engine.Source, error) {
 	if s.S3 == nil || s.S3.SecretRef == nil {
 		return Engine(s, nil)

@@ -28,11 +28,9 @@ const (
 	keyServingKey   = "tls.key"
 )
 
-// renew returns what the secret should hold: what it holds, if that is good for the names and for another third of
-// its time;
-// else a new certificate, and a new authority if that is needed. The earlier authorities stay in the bundle until
-// they end,
-// so that the API server trusts the old certificate and the new one meanwhile.
+// renew returns what the secret should hold: what it holds, if that is good for the names and for another third of its
+// time; else a new certificate, and a new authority if that is needed. The earlier authorities stay in the bundle until
+// they end, so that the API server trusts the old certificate and the new one meanwhile.
 func renew(have map[string][]byte, names []string, now time.Time) (map[string][]byte, bool, error) {
 	authority, key := parse(have[keyAuthority], have[keyAuthorityKey])
 	bundle := have[keyAuthority]

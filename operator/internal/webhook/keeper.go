@@ -23,8 +23,7 @@ const (
 )
 
 // Keeper keeps the webhook's certificate in a secret. Every replica reads it and serves with it; the leader alone
-// writes
-// it, and tells the API server whom to trust.
+// writes it, and tells the API server whom to trust.
 type Keeper struct {
 	Client                    client.Client // without a cache: nobody may list secrets
 	Namespace, Secret, Config string

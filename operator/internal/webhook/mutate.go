@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package webhook changes labelled pods as they are made: they get the dataset and the engine as volumes, the
-// environment
-// that says where they are, and a gate or a preference. It also has the certificate that the API server checks.
+// environment that says where they are, and a gate or a preference. It also has the certificate that the API server
+// checks.
 package webhook
 
 import (
@@ -25,9 +25,8 @@ const (
 	nameMost     = 50
 )
 
-// Mutate changes a labelled pod. Doing it twice is the same as once. near is asked only for pods that prefer nodes:
-// the part
-// of the dataset (0 to 1) that each host has. An error is for whoever makes the pod.
+// Mutate changes a labelled pod. Doing it twice is the same as once. near is asked only for pods that prefer nodes: the
+// part of the dataset (0 to 1) that each host has. An error is for whoever makes the pod.
 func Mutate(pod *corev1.Pod, near func() map[string]float64) error {
 	name := pod.Labels[v1alpha1.LabelDataset]
 	if wrong := validation.IsDNS1123Subdomain(name); len(wrong) > 0 || len(name) > nameMost {

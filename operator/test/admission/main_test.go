@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package admission tests deploy/base on a real API server: what the resource definitions, roles and policies allow and refuse.
+// Package admission tests deploy/base on a real API server: what the resource definitions, roles and policies allow and
+// refuse.
 package admission
 
 import (

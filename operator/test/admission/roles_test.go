@@ -9,10 +9,12 @@ import (
 	"path/filepath"
 	"testing"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	coordination "k8s.io/client-go/applyconfigurations/coordination/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"penstock.dev/operator/api/v1alpha1"
@@ -70,7 +72,32 @@ func TestAgentWritesItsOwnStatusOnly(t *testing.T) {
 	// A token of the account that no pod on a node was given is nobody's.
 	config, err := cluster.ServiceAccount(ctx, rig.NodeNamespace, rig.AgentAccount)
 	loose := clientOf(t, config, err)
-	refused(t, "is on no node, not on node-0", func(ctx context.Context) error { return loose.Status().Patch(ctx, here.DeepCopy(), mine) })
+	refused(t, "is on no node, not on node-0", func(ctx context.Context) error {
+		return loose.Status().Patch(ctx, here.DeepCopy(), mine)
+	})
+}
+
+func TestAgentRenewsItsOwnLeaseOnly(t *testing.T) {
+	ctx := t.Context()
+	agent := agentOn(t, "node-0")
+	apply := func(c client.Client, namespace, name string) func(context.Context) error {
+		return func(ctx context.Context) error {
+			spec := coordination.LeaseSpec().WithHolderIdentity(name).WithRenewTime(metav1.NowMicro())
+			return c.Apply(ctx, coordination.Lease(name, namespace).WithSpec(spec), client.FieldOwner("penstock-agent"))
+		}
+	}
+	must(t, apply(agent, rig.NodeNamespace, "node-0")(ctx)) // makes it
+	must(t, apply(agent, rig.NodeNamespace, "node-0")(ctx))
+	refused(t, "is on node-0, not on node-1", apply(agent, rig.NodeNamespace, "node-1"))
+	must(t, admin.Create(ctx, &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Namespace: rig.NodeNamespace, Name: "node-1"}}))
+	refused(t, "is on node-0, not on node-1", apply(agent, rig.NodeNamespace, "node-1"))
+	refused(t, "cannot patch", apply(agent, "kube-node-lease", "node-0"))
+	mine := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: rig.NodeNamespace, Name: "node-0"}}
+	refused(t, "cannot delete", func(ctx context.Context) error { return agent.Delete(ctx, mine.DeepCopy()) })
+	refused(t, "cannot list", func(ctx context.Context) error { return agent.List(ctx, &coordinationv1.LeaseList{}) })
+	must(t, operator(t).List(ctx, &coordinationv1.LeaseList{}, client.InNamespace(rig.NodeNamespace)))
+	refused(t, "cannot patch", apply(operator(t), rig.NodeNamespace, "node-0"))
 }
 
 func TestAgentSeesNoSecretsAndNoPods(t *testing.T) {
@@ -107,7 +134,9 @@ func TestSecretsAreReadByName(t *testing.T) {
 	for _, c := range who {
 		must(t, rig.Eventually(ctx, get(c, "bucket-keys")))
 		refused(t, "other", get(c, "other"))
-		refused(t, "cannot list", func(ctx context.Context) error { return c.List(ctx, &corev1.SecretList{}, client.InNamespace("team")) })
+		refused(t, "cannot list", func(ctx context.Context) error {
+			return c.List(ctx, &corev1.SecretList{}, client.InNamespace("team"))
+		})
 	}
 }
 

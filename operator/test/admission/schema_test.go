@@ -68,8 +68,9 @@ func TestHostileSpecsAreRefused(t *testing.T) {
 var harmless = []struct{ name, kind, spec string }{
 	{"bare", "Dataset", "source: {s3: {bucket: photos}}"},
 	{"near", "Dataset", `{source: {s3: {bucket: photos.v1, prefix: a/b.c, endpoint: "http://127.0.0.1:9000"}}}`},
-	{"odd", "Dataset", `{source: {s3: {bucket: photos, prefix: "year=2026/a..b/(x)+y,z", pathStyle: true, secretRef: {name: keys}}},
-		revision: 0123456789abcdef0123456789abcdef, refreshInterval: 5m, start: AtOnce, pinned: true,
+	{"odd", "Dataset", `{source: {s3: {bucket: photos, prefix: "year=2026/a..b/(x)+y,z", pathStyle: true,
+		secretRef: {name: keys}}}, revision: 0123456789abcdef0123456789abcdef, refreshInterval: 5m,
+		start: AtOnce, pinned: true,
 		placement: {replicas: 0, mode: Partial, nodeSelector: {a: b}}}`},
 	{"web", "Dataset", `source: {http: {url: "https://example.com:8443/list%20of.txt"}}`},
 	{"all", "CachePool", "{}"},

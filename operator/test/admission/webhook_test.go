@@ -75,8 +75,9 @@ func (s *stub) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 
 func labelled(name, mode string) *corev1.Pod {
 	p := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", GenerateName: name, Labels: map[string]string{"penstock.dev/dataset": "photos"}},
-		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "example.com/none"}}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", GenerateName: name,
+			Labels: map[string]string{"penstock.dev/dataset": "photos"}},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "example.com/none"}}},
 	}
 	if mode != "" {
 		p.Annotations = map[string]string{"penstock.dev/mode": mode}
@@ -93,7 +94,8 @@ func trustStub(t *testing.T) {
 			base64.StdEncoding.EncodeToString(hook.authority()))
 	}
 	config := &admissionregv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: rig.WebhookName}}
-	must(t, c.Patch(ctx, config, client.RawPatch("application/json-patch+json", []byte(strings.TrimSuffix(text, ",")+`]`))))
+	text = strings.TrimSuffix(text, ",") + `]`
+	must(t, c.Patch(ctx, config, client.RawPatch("application/json-patch+json", []byte(text))))
 	must(t, rig.Eventually(ctx, func(ctx context.Context) error {
 		for _, mode := range []string{"", "preferred"} {
 			p := labelled("probe-", mode)
@@ -124,7 +126,8 @@ func TestWebhookFailsByMode(t *testing.T) {
 	hook.down.Store(true)
 	defer hook.down.Store(false)
 	for _, mode := range []string{"", "required", "nonsense"} {
-		if err := admin.Create(ctx, labelled("down-", mode)); err == nil || !strings.Contains(err.Error(), "required.pods.penstock.dev") {
+		err := admin.Create(ctx, labelled("down-", mode))
+		if err == nil || !strings.Contains(err.Error(), "required.pods.penstock.dev") {
 			t.Errorf("mode %q without an operator: %v", mode, err)
 		}
 	}

@@ -81,6 +81,8 @@ func (c *cluster) Report(_ context.Context, _ *v1alpha1.NodeCache, s *v1alpha1.N
 	return nil
 }
 
+func (c *cluster) Renew(context.Context, *v1alpha1.NodeCache, time.Time) error { return nil }
+
 func (c *cluster) Changed() <-chan struct{} { return c.changed }
 
 // spec changes what the node is to hold.
@@ -109,6 +111,7 @@ type scene struct {
 
 func newScene(t *testing.T, files stand.Files) *scene {
 	t.Helper()
+	t.Parallel() // they wait most of the time
 	dir, err := os.MkdirTemp("", "pa")
 	must(t, err)
 	s := &scene{t: t, rig: &rig.Rig{Dir: dir}, files: files, bucket: filepath.Join(dir, "bucket")}

@@ -67,11 +67,13 @@ func TestContainerfiles(t *testing.T) {
 				if strings.HasPrefix(line, "ADD ") || strings.Contains(line, "curl ") || strings.Contains(line, "sudo ") {
 					t.Errorf("%s: %s", file, line)
 				}
-				if strings.Contains(line, "apt-get install") && (!strings.Contains(line, "--no-install-recommends") || !strings.Contains(line, "rm -rf /var/lib/apt/lists")) {
+				if strings.Contains(line, "apt-get install") && (!strings.Contains(line, "--no-install-recommends") ||
+					!strings.Contains(line, "rm -rf /var/lib/apt/lists")) {
 					t.Errorf("%s: %s", file, line)
 				}
 				for _, from := range regexp.MustCompile(`COPY ([^-]\S*)(?: \S+)* \S+$`).FindAllStringSubmatch(line, -1) {
-					if _, err := os.Stat(filepath.Join(manifests.Root(), from[1])); err != nil && !strings.HasPrefix(from[1], "operator/") {
+					_, err := os.Stat(filepath.Join(manifests.Root(), from[1]))
+					if err != nil && !strings.HasPrefix(from[1], "operator/") {
 						t.Errorf("%s: %s is not there", file, from[1])
 					}
 				}

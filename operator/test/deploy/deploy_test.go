@@ -105,7 +105,8 @@ func TestChartSettingsReachTheManifests(t *testing.T) {
 			}
 		}
 		want := map[string][]string{
-			"DaemonSet":  {"path: /mnt/fast\n", "- /mnt/fast/run", "namespace: nodes", "registry.example.com/team/penstock-agent:9", "--y=2"},
+			"DaemonSet": {"path: /mnt/fast\n", "- /mnt/fast/run", "namespace: nodes",
+				"registry.example.com/team/penstock-agent:9", "--y=2"},
 			"Deployment": {"registry.example.com/team/penstock-operator:9", "--x=1"},
 		}[o.GetKind()]
 		if o.GetName() == "penstock-operator-volumes" && o.GetKind() == "ValidatingAdmissionPolicy" {

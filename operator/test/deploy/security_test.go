@@ -91,7 +91,8 @@ func TestAgentIsRestrictedButForItsFolder(t *testing.T) {
 	if n := len(agent.spec.InitContainers); n != 1 || agent.spec.InitContainers[0].Name != "folder" {
 		t.Errorf("%d init containers", n)
 	}
-	if caps := agent.spec.InitContainers[0].SecurityContext.Capabilities.Add; !slices.Equal(caps, []corev1.Capability{"CHOWN", "FOWNER"}) {
+	caps := agent.spec.InitContainers[0].SecurityContext.Capabilities.Add
+	if !slices.Equal(caps, []corev1.Capability{"CHOWN", "FOWNER"}) {
 		t.Errorf("the first container has %v", caps)
 	}
 	agent.spec.InitContainers = nil
@@ -171,7 +172,8 @@ func TestRolesWriteNoNodes(t *testing.T) {
 	read := []string{"get", "list", "watch"}
 	for _, g := range grants(t) {
 		for _, resource := range g.rule.Resources {
-			if strings.HasPrefix(resource, "nodes") && slices.ContainsFunc(g.rule.Verbs, func(v string) bool { return !slices.Contains(read, v) }) {
+			writes := slices.ContainsFunc(g.rule.Verbs, func(v string) bool { return !slices.Contains(read, v) })
+			if strings.HasPrefix(resource, "nodes") && writes {
 				t.Errorf("%s: %v", g.key, g.rule)
 			}
 			if strings.HasPrefix(resource, "pods/") || strings.HasPrefix(resource, "serviceaccounts") {
@@ -210,7 +212,8 @@ func TestBindingsGiveRolesToOurAccountsOnly(t *testing.T) {
 			}
 			for _, s := range binding.Subjects {
 				who := s.Kind + "/" + s.Namespace + "/" + s.Name
-				if who != "ServiceAccount/penstock-system/penstock-operator" && who != "ServiceAccount/penstock-node/penstock-agent" {
+				if who != "ServiceAccount/penstock-system/penstock-operator" &&
+					who != "ServiceAccount/penstock-node/penstock-agent" {
 					t.Errorf("%s: %s: %s", where, manifests.Key(o), who)
 				}
 			}
@@ -232,7 +235,8 @@ func TestTrafficIsDeniedByDefault(t *testing.T) {
 			}
 		}
 		for key, pod := range pods(t, objects) {
-			if namespace := strings.Split(key, "/")[3]; !denied[namespace] && pod.meta.Labels["app.kubernetes.io/name"] == "penstock" {
+			namespace := strings.Split(key, "/")[3]
+			if !denied[namespace] && pod.meta.Labels["app.kubernetes.io/name"] == "penstock" {
 				t.Errorf("%s: nothing denies the traffic of %s", where, key)
 			}
 		}

@@ -19,8 +19,12 @@ import (
 	"penstock.dev/operator/test/rig"
 )
 
-// convergeMost is what anything may take; tests wait longer, to say how long it took.
-const convergeMost = 60 * time.Second
+// convergeMost is what anything may take to come right. Tests wait for longer and say how long it took, since on a
+// machine that does other things as well this measures the machine; PENSTOCK_STRICT_TIMES=1 makes more than this a
+// failure.
+const convergeMost = 30 * time.Second
+
+var strict = os.Getenv("PENSTOCK_STRICT_TIMES") == "1"
 
 // times is how long everything took to come right, for the table at the end.
 var times timetable

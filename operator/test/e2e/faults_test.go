@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -100,36 +101,51 @@ func (tm *team) pulling(name string) *stand.Node {
 
 func TestAnAgentIsKilledInMidDownload(t *testing.T) {
 	tm := newTeam(t)
-	files := stand.MakeFiles(11, 30, 50_000)
+	files := stand.MakeFiles(11, 30, 100_000)
 	from := tm.fromFaultd(files)
-	tm.must(w.faultd.Rules(stand.Slow(20_000)))
+	tm.must(w.faultd.Rules(stand.Hold(tm.name, 10)))
 	tm.create(tm.dataset("photos", from, replicas(1)))
 	n := tm.pulling("photos")
-	tm.must(w.faultd.Reset())
+	d, err := tm.get(tm.ctx, "photos")
+	tm.must(err)
+	there, err := files.Found(n.Coming(v1alpha1.DepotName(tm.name, "photos"), d.Status.Revision))
+	tm.must(err)
+	if len(there) == 0 || len(there) == len(files) {
+		t.Fatalf("%d files were there", len(there))
+	}
 	n.Agent.Kill()
 	n.Daemon.Kill() // they are containers of one pod
 	tm.must(w.faultd.Rules())
+	tm.must(w.faultd.Reset())
 	tm.must(n.StartDaemon(tm.ctx))
 	tm.must(w.startAgent(tm.ctx, n))
 	tm.converge("ready again", tm.held("photos", files, 1))
-	stats, err := w.faultd.Stats()
+	asked, err := w.faultd.Asked(tm.name)
 	tm.must(err)
-	if stats.Bytes > files.Bytes() {
-		t.Errorf("%d bytes of %d came after that: it began anew", stats.Bytes, files.Bytes())
+	for _, key := range there {
+		if asked[key] {
+			t.Errorf("%s was there, and was fetched again", key)
+		}
 	}
 	tm.calm()
 }
 
 func TestTheBucketAnswersWith503(t *testing.T) {
 	tm := newTeam(t)
-	files := stand.MakeFiles(12, 20, 20_000)
+	files := stand.MakeFiles(12, 20, 100_000)
 	from := tm.fromFaultd(files)
-	tm.must(w.faultd.Rules(stand.Slow(10_000)))
+	tm.must(w.faultd.Rules(stand.Hold(tm.name, 10)))
 	tm.create(tm.dataset("photos", from))
 	tm.pulling("photos")
 	tm.must(w.faultd.Rules(stand.Refuse(503)))
 	tm.must(tm.is("photos", v1alpha1.CondReady, metav1.ConditionFalse, "")(tm.ctx))
-	time.Sleep(3 * time.Second) // of an outage; how long it is makes no difference to what follows
+	tm.eventually("requests are refused", func(context.Context) error {
+		stats, err := w.faultd.Stats()
+		if err == nil && stats.Statuses["503"] < 5 {
+			err = fmt.Errorf("answers so far: %v", stats.Statuses)
+		}
+		return err
+	})
 	tm.must(w.faultd.Rules())
 	tm.converge("ready after an outage", tm.held("photos", files, 2))
 	tm.calm()
@@ -214,7 +230,7 @@ func TestADiskIsTooSmall(t *testing.T) {
 
 func TestADatasetIsThreeTimesEveryDisk(t *testing.T) {
 	tm := newTeam(t)
-	files := stand.MakeFiles(15, 60, 100_000)
+	files := pictures(stand.MakeFiles(15, 60, 100_000))
 	tm.upload(files)
 	tm.limit(2 << 20)
 	tm.create(tm.dataset("photos", partial, replicas(3)))
@@ -223,6 +239,14 @@ func TestADatasetIsThreeTimesEveryDisk(t *testing.T) {
 	pod := tm.pod("train", "photos")
 	tm.create(pod)
 	tm.converge("a pod runs with a part", tm.lifted("train"))
+	tm.must(w.Client.Get(tm.ctx, client.ObjectKeyFromObject(pod), pod))
+	on := w.nodes[slices.IndexFunc(w.nodes, func(n *stand.Node) bool { return n.Name == pod.Spec.NodeName })]
+	// It gets all of it, exactly, the rest from the bucket.
+	job, ledger := tm.feedAsPod("partial", on, "photos")
+	if got, want := tm.delivered(job, ledger), tm.expected(files); len(want) != 60 || !slices.Equal(got, want) {
+		t.Errorf("%d samples of %d, or others: %s", len(got), len(want), job.Tail())
+	}
+	tm.unused("photos")
 	tm.must(w.Client.Delete(tm.ctx, pod))
 	tm.calm()
 }
@@ -285,9 +309,9 @@ func TestANodeGoesAndComesBack(t *testing.T) {
 
 func TestTheAPIServerIsStartedAnew(t *testing.T) {
 	tm := newTeam(t)
-	files := stand.MakeFiles(17, 20, 20_000)
+	files := stand.MakeFiles(17, 20, 100_000)
 	from := tm.fromFaultd(files)
-	tm.must(w.faultd.Rules(stand.Slow(10_000)))
+	tm.must(w.faultd.Rules(stand.Hold(tm.name, 10)))
 	tm.create(tm.dataset("photos", from))
 	tm.pulling("photos")
 	tm.must(w.RestartAPIServer(tm.ctx))
@@ -299,7 +323,7 @@ func TestTheAPIServerIsStartedAnew(t *testing.T) {
 
 func TestASecretIsRotated(t *testing.T) {
 	tm := newTeam(t)
-	files := stand.MakeFiles(18, 10, 20_000)
+	files := stand.MakeFiles(18, 20, 100_000)
 	from := tm.fromFaultd(files)
 	tm.must(w.faultd.Keys("old", "hush"))
 	t.Cleanup(func() { _ = w.faultd.NoKeys() })
@@ -311,7 +335,7 @@ func TestASecretIsRotated(t *testing.T) {
 		tm.must(w.Client.Update(tm.ctx, secret))
 	}
 	keys("old")
-	tm.must(w.faultd.Rules(stand.Slow(2_000)))
+	tm.must(w.faultd.Rules(stand.Hold(tm.name, 10)))
 	tm.create(tm.dataset("photos", from,
 		s3(func(s *v1alpha1.S3Source) { s.SecretRef = &v1alpha1.SecretRef{Name: secretName} })))
 	tm.pulling("photos")

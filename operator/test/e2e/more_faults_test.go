@@ -8,10 +8,12 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"penstock.dev/operator/api/v1alpha1"
 	"penstock.dev/operator/test/stand"
@@ -91,10 +93,10 @@ func TestADatasetIsDeletedWhileInUse(t *testing.T) {
 
 func TestANamespaceIsDeleted(t *testing.T) {
 	tm := newTeam(t)
-	files := stand.MakeFiles(22, 20, 20_000)
+	files := stand.MakeFiles(22, 20, 100_000)
 	tm.upload(files)
 	from := tm.fromFaultd(files)
-	tm.must(w.faultd.Rules(stand.Slow(5_000)))
+	tm.must(w.faultd.Rules(stand.Hold(tm.name, 10)))
 	tm.create(tm.dataset("photos"))
 	tm.create(tm.dataset("slow", from))
 	tm.converge("ready", tm.held("photos", files, 2))
@@ -134,4 +136,48 @@ func TestTheEngineBesideTheOperatorIsStartedAnew(t *testing.T) {
 	tm.eventually("it says so", tm.is("photos", v1alpha1.CondResolved, metav1.ConditionFalse, v1alpha1.ReasonWaiting))
 	tm.must(w.lister.StartDaemon(tm.ctx))
 	tm.converge("ready", tm.held("photos", files, 2))
+}
+
+// An agent that died without a word is missed: nothing new is put on its node, and what is there no longer counts as
+// ready, until it is back.
+func TestAnAgentIsGone(t *testing.T) {
+	tm := newTeam(t)
+	files := stand.MakeFiles(26, 10, 20_000)
+	tm.upload(files)
+	tm.create(tm.dataset("photos", replicas(1)))
+	tm.converge("ready", tm.ready("photos"))
+	on, err := tm.holders(tm.ctx, "photos", v1alpha1.PhaseReady)
+	tm.must(err)
+	lost := on[0]
+	engine := func(status metav1.ConditionStatus, reason string) func(context.Context) error {
+		return func(ctx context.Context) error {
+			var nc v1alpha1.NodeCache
+			if err := w.Client.Get(ctx, client.ObjectKey{Name: lost.Name}, &nc); err != nil {
+				return err
+			}
+			c := condition(nc.Status.Conditions, v1alpha1.CondEngineReady)
+			if c == nil || c.Status != status || c.Reason != reason {
+				return fmt.Errorf("the condition is %+v", c)
+			}
+			return nil
+		}
+	}
+	w.killOperators()
+	tm.must(w.startOperator(tm.ctx, "--agent-patience", fmt.Sprintf("%ds", v1alpha1.LeaseSeconds)))
+	died := time.Now()
+	lost.Agent.Kill()
+	tm.eventually("it is missed", engine(metav1.ConditionUnknown, v1alpha1.ReasonAgentGone))
+	t.Logf("missed after %.1f s", time.Since(died).Seconds())
+	tm.eventually("its copy does not count", tm.is("photos", v1alpha1.CondReady, metav1.ConditionFalse, ""))
+	tm.create(tm.pod("train", "photos"))
+	tm.converge("a pod runs elsewhere", tm.lifted("train"))
+	var pod corev1.Pod
+	tm.must(w.Client.Get(tm.ctx, client.ObjectKey{Namespace: tm.name, Name: "train"}, &pod))
+	if pod.Spec.NodeName == lost.Name {
+		t.Errorf("the pod is on %s, whose agent is gone", lost.Name)
+	}
+	tm.must(w.startAgent(tm.ctx, lost))
+	tm.converge("the node takes part again", engine(metav1.ConditionTrue, "Connected"))
+	tm.must(w.Client.Delete(tm.ctx, &pod))
+	tm.calm()
 }

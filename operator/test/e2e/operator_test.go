@@ -40,6 +40,7 @@ func (w *world) startOperator(ctx context.Context, more ...string) error {
 	args := append([]string{
 		"--kubeconfig", kubeconfig, "--engine", w.lister.Control(), "--namespace", rig.SystemNamespace,
 		"--metrics-address", fmt.Sprintf("127.0.0.1:%d", metrics), "--health-address", "0",
+		"--agent-patience", "10m", // a machine that stands still for a while is no fault; one test says less
 		"--webhook-host", "127.0.0.1", "--webhook-port", strconv.Itoa(webhook),
 	}, more...)
 	p, err := w.Run(fmt.Sprintf("operator-%d", number), []string{"POD_NAMESPACE=" + rig.SystemNamespace},
@@ -63,6 +64,21 @@ func (w *world) killOperators() {
 func (w *world) restartOperator(ctx context.Context) error {
 	w.killOperators()
 	return w.startOperator(ctx)
+}
+
+// figure is one series of its metrics.
+func (o *operator) figure(series string) (float64, error) {
+	answer, err := http.Get(fmt.Sprintf("http://127.0.0.1:%d/metrics", o.metrics))
+	if err != nil {
+		return 0, err
+	}
+	defer answer.Body.Close()
+	for lines := bufio.NewScanner(answer.Body); lines.Scan(); {
+		if text, ok := strings.CutPrefix(lines.Text(), series+" "); ok {
+			return strconv.ParseFloat(text, 64)
+		}
+	}
+	return 0, fmt.Errorf("there is no %s", series)
 }
 
 // reconciled is how often a controller has looked at something and found no error; 0 while nobody answers.

@@ -63,9 +63,9 @@ func TestADatasetComesToTwoOfThreeNodes(t *testing.T) {
 
 func TestProgressIsVisible(t *testing.T) {
 	tm := newTeam(t)
-	files := stand.MakeFiles(2, 20, 50_000)
+	files := stand.MakeFiles(2, 20, 100_000)
 	from := tm.fromFaultd(files)
-	tm.must(w.faultd.Rules(stand.Slow(20_000)))
+	tm.must(w.faultd.Rules(stand.Hold(tm.name, 5)))
 	tm.create(tm.dataset("photos", from))
 	seen := map[string]bool{}
 	tm.eventually("progress", func(ctx context.Context) error {
@@ -103,9 +103,9 @@ func (tm *team) lifted(name string) func(context.Context) error {
 
 func TestAPodWaitsForItsDataset(t *testing.T) {
 	tm := newTeam(t)
-	files := stand.MakeFiles(3, 20, 50_000)
+	files := stand.MakeFiles(3, 20, 100_000)
 	from := tm.fromFaultd(files)
-	tm.must(w.faultd.Rules(stand.Slow(10_000)))
+	tm.must(w.faultd.Rules(stand.Hold(tm.name, 5)))
 	tm.create(tm.dataset("photos", from, replicas(0)))
 	pod := tm.pod("train", "photos")
 	tm.eventually("a pod is made", func(ctx context.Context) error { return w.Client.Create(ctx, pod.DeepCopy()) })

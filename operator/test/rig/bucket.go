@@ -63,14 +63,16 @@ func (r *Rig) startBucket(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s := &S3{Endpoint: fmt.Sprintf("http://127.0.0.1:%d", port), AccessKey: rand.Text(), SecretKey: rand.Text(), root: r.file("buckets")}
+	s := &S3{Endpoint: fmt.Sprintf("http://127.0.0.1:%d", port), AccessKey: rand.Text(), SecretKey: rand.Text(),
+		root: r.file("buckets")}
 	const probe = "probe" // so that the tests' own bucket is empty
 	for _, name := range []string{BucketName, probe} {
 		if err := s.Make(name); err != nil {
 			return err
 		}
 	}
-	s.Process, err = r.Run("versitygw", []string{"ROOT_ACCESS_KEY=" + s.AccessKey, "ROOT_SECRET_KEY=" + s.SecretKey}, program,
+	keys := []string{"ROOT_ACCESS_KEY=" + s.AccessKey, "ROOT_SECRET_KEY=" + s.SecretKey}
+	s.Process, err = r.Run("versitygw", keys, program,
 		"--port", fmt.Sprintf("127.0.0.1:%d", port), "--region", BucketRegion, "--quiet", "--keep-alive", "posix", s.root)
 	if err != nil {
 		return err

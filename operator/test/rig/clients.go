@@ -27,7 +27,9 @@ import (
 // Scheme has the types of Kubernetes, of resource definitions and ours.
 var Scheme = func() *runtime.Scheme {
 	s := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientscheme.AddToScheme, apiextv1.AddToScheme, v1alpha1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{
+		clientscheme.AddToScheme, apiextv1.AddToScheme, v1alpha1.AddToScheme,
+	} {
 		if err := add(s); err != nil {
 			panic(err)
 		}
@@ -87,10 +89,13 @@ func (r *Rig) Pod(ctx context.Context, namespace, name string) (*rest.Config, er
 		APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID})
 }
 
-func (r *Rig) token(ctx context.Context, namespace, account string, to *authv1.BoundObjectReference) (*rest.Config, error) {
+func (r *Rig) token(
+	ctx context.Context, namespace, account string, to *authv1.BoundObjectReference,
+) (*rest.Config, error) {
 	hour := int64(24 * 3600)
 	answer, err := r.Kube.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, account,
-		&authv1.TokenRequest{Spec: authv1.TokenRequestSpec{ExpirationSeconds: &hour, BoundObjectRef: to}}, metav1.CreateOptions{})
+		&authv1.TokenRequest{Spec: authv1.TokenRequestSpec{ExpirationSeconds: &hour, BoundObjectRef: to}},
+		metav1.CreateOptions{})
 	if err != nil {
 		return nil, err
 	}
@@ -105,7 +110,8 @@ func WhoAmI(ctx context.Context, config *rest.Config) (authv1.UserInfo, error) {
 	if err != nil {
 		return authv1.UserInfo{}, err
 	}
-	review, err := kube.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authv1.SelfSubjectReview{}, metav1.CreateOptions{})
+	reviews := kube.AuthenticationV1().SelfSubjectReviews()
+	review, err := reviews.Create(ctx, &authv1.SelfSubjectReview{}, metav1.CreateOptions{})
 	if err != nil {
 		return authv1.UserInfo{}, err
 	}

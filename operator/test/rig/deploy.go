@@ -26,14 +26,15 @@ const (
 	cachePath       = "/var/lib/penstock"
 )
 
-// Deployment says what differs between deploy/base in a cluster and in the rig, where no pod runs and the operator is a process
-// of the test.
+// Deployment says what differs between deploy/base in a cluster and in the rig, where no pod runs and the operator is a
+// process of the test.
 type Deployment struct {
 	CacheRoot   string // in place of /var/lib/penstock in the policy about volumes: a folder above those of all agents
 	WebhookPort int    // of loopback, where the operator serves; 0: no webhook
 }
 
-// Deploy applies deploy/base. The operator's and the agents' pods are on the fake nodes afterwards, and Pod gives their tokens.
+// Deploy applies deploy/base. The operator's and the agents' pods are on the fake nodes afterwards, and Pod gives their
+// tokens.
 func (r *Rig) Deploy(ctx context.Context, how Deployment) error {
 	objects, err := manifests.Kustomize("deploy/base")
 	if err != nil {
@@ -43,7 +44,8 @@ func (r *Rig) Deploy(ctx context.Context, how Deployment) error {
 		return err
 	}
 	for _, o := range objects {
-		if o.GetKind() == "CustomResourceDefinition" || o.GetKind() == "MutatingWebhookConfiguration" && how.WebhookPort == 0 {
+		if o.GetKind() == "CustomResourceDefinition" ||
+			o.GetKind() == "MutatingWebhookConfiguration" && how.WebhookPort == 0 {
 			continue
 		}
 		if err := how.adapt(o); err != nil {
@@ -56,8 +58,8 @@ func (r *Rig) Deploy(ctx context.Context, how Deployment) error {
 	return nil
 }
 
-// adapt points the webhook's service at loopback: a service without pods, whose name resolves there. The API server then
-// finds it by its service, with the name in the certificate, as it does in a cluster.
+// adapt points the webhook's service at loopback: a service without pods, whose name resolves there. The API server
+// then finds it by its service, with the name in the certificate, as it does in a cluster.
 func (how Deployment) adapt(o *manifests.Object) error {
 	switch {
 	case o.GetKind() == "Service" && o.GetName() == WebhookService:
@@ -90,7 +92,8 @@ func (how Deployment) adapt(o *manifests.Object) error {
 
 // Apply makes the object what is given, as its administrator would with kubectl.
 func (r *Rig) Apply(ctx context.Context, o *manifests.Object) error {
-	err := r.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(o), client.FieldOwner("rig"), client.ForceOwnership)
+	err := r.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(o),
+		client.FieldOwner("rig"), client.ForceOwnership)
 	if err != nil {
 		return fmt.Errorf("%s: %w", manifests.Key(o), err)
 	}

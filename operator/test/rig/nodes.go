@@ -43,7 +43,8 @@ func (r *Rig) startKwok(ctx context.Context) error {
 		return err
 	}
 	// Its own server has to be reachable for nothing but the health check.
-	p, err := r.runTool("kwok", "--kubeconfig="+path, "--config="+r.file("stages.yaml"), "--manage-all-nodes", "--node-lease-duration-seconds=40",
+	p, err := r.runTool("kwok", "--kubeconfig="+path, "--config="+r.file("stages.yaml"), "--manage-all-nodes",
+		"--node-lease-duration-seconds=40",
 		fmt.Sprintf("--server-address=127.0.0.1:%d", port))
 	if err != nil {
 		return err
@@ -69,14 +70,17 @@ func (r *Rig) AddNode(ctx context.Context, want Node) error {
 	if want.GPUs > 0 {
 		has["nvidia.com/gpu"] = *resource.NewQuantity(want.GPUs, resource.DecimalSI)
 	}
-	labels := map[string]string{corev1.LabelHostname: want.Name, corev1.LabelOSStable: "linux", corev1.LabelArchStable: "amd64"}
+	labels := map[string]string{
+		corev1.LabelHostname: want.Name, corev1.LabelOSStable: "linux", corev1.LabelArchStable: "amd64",
+	}
 	for key, value := range want.Labels {
 		labels[key] = value
 	}
 	node := &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: want.Name, Labels: labels, Annotations: map[string]string{"kwok.x-k8s.io/node": "fake"}},
-		Spec:       corev1.NodeSpec{Taints: want.Taints},
-		Status:     corev1.NodeStatus{Capacity: has, Allocatable: has},
+		ObjectMeta: metav1.ObjectMeta{Name: want.Name, Labels: labels,
+			Annotations: map[string]string{"kwok.x-k8s.io/node": "fake"}},
+		Spec:   corev1.NodeSpec{Taints: want.Taints},
+		Status: corev1.NodeStatus{Capacity: has, Allocatable: has},
 	}
 	if err := r.Client.Create(ctx, node); err != nil {
 		return err

@@ -25,7 +25,8 @@ type Process struct {
 	err  error         // valid once done is closed
 }
 
-// The kernel sends the death signal when the thread that started a child ends, so one thread that never ends starts them.
+// The kernel sends the death signal when the thread that started a child ends, so one thread that never ends starts
+// them.
 var starter struct {
 	once sync.Once
 	work chan func()
@@ -46,8 +47,8 @@ func onStarter(what func()) {
 	<-done
 }
 
-// Run starts a program with the given words beside the environment's usual ones. Its output goes to NAME.log in the rig's
-// folder; a second program of one name adds to it.
+// Run starts a program with the given words beside the environment's usual ones. Its output goes to NAME.log in the
+// rig's folder; a second program of one name adds to it.
 func (r *Rig) Run(name string, environ []string, program string, args ...string) (*Process, error) {
 	log := filepath.Join(r.Dir, name+".log")
 	out, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
@@ -79,6 +80,9 @@ func (p *Process) Pid() int { return p.cmd.Process.Pid }
 
 // Done is closed when the process has ended.
 func (p *Process) Done() <-chan struct{} { return p.done }
+
+// ExitCode of a process that has ended; -1 if a signal ended it.
+func (p *Process) ExitCode() int { return p.cmd.ProcessState.ExitCode() }
 
 func (p *Process) Signal(s os.Signal) error { return p.cmd.Process.Signal(s) }
 

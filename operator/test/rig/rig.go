@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package rig runs a cluster for tests, on loopback and in a folder that is thrown away: etcd, kube-apiserver with RBAC and
-// the admission plugins of a real one, kube-scheduler, kube-controller-manager, kwok for as many nodes as one likes, and a
-// bucket (versitygw). No container runs: what a pod would run, a test starts itself, as the identity that the pod has.
+// Package rig runs a cluster for tests, on loopback and in a folder that is thrown away: etcd, kube-apiserver with RBAC
+// and the admission plugins of a real one, kube-scheduler, kube-controller-manager, kwok for as many nodes as one
+// likes, and a bucket (versitygw). No container runs: what a pod would run, a test starts itself, as the identity that
+// the pod has.
 //
 // The programs come from tools/operator_tools.sh; PENSTOCK_TOOLS_BIN says where they are, if not in build-tools/bin.
 package rig
@@ -85,7 +86,9 @@ func (r *Rig) start(ctx context.Context) error {
 	if err := r.makeAdmin(); err != nil {
 		return err
 	}
-	steps := []func(context.Context) error{r.startEtcd, r.startAPIServer, r.startScheduler, r.startControllers, r.startKwok}
+	steps := []func(context.Context) error{
+		r.startEtcd, r.startAPIServer, r.startScheduler, r.startControllers, r.startKwok,
+	}
 	if r.options.Bucket {
 		steps = append(steps, r.startBucket)
 	}
@@ -116,8 +119,8 @@ func (r *Rig) Stop() {
 	}
 }
 
-// Below what the kernel gives to those who connect (32768 and up): a server that is away for a moment, as a restarted one is,
-// would else find its port taken by one of its own clients.
+// Below what the kernel gives to those who connect (32768 and up): a server that is away for a moment, as a restarted
+// one is, would else find its port taken by one of its own clients.
 const firstPort, lastPort = 12000, 32000
 
 // freePorts are ports that nobody has. All are held until the last is known, so that they differ.

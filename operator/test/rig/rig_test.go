@@ -210,7 +210,8 @@ func TestProcessesEndWithTheirTest(t *testing.T) {
 	must(t, cmd.Process.Kill())
 	_ = cmd.Wait()
 	must(t, Eventually(t.Context(), func(context.Context) error {
-		if state, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat"); err == nil && !strings.Contains(string(state), ") Z ") {
+		state, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+		if err == nil && !strings.Contains(string(state), ") Z ") {
 			return fmt.Errorf("still alive: %s", state)
 		}
 		return nil

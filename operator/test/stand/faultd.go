@@ -91,9 +91,16 @@ func (f *Faultd) Rules(rules ...Rule) error {
 	return f.control("rules", rules, nil)
 }
 
-// Slow lets objects come at so many bytes a second each.
-func Slow(bytesPerSecond int) Rule {
-	return Rule{Match: map[string]any{"op": "get"}, Do: map[string]any{"bandwidth": bytesPerSecond}}
+// Hold lets a bucket's first gets pass and the rest come so slowly that no pull ends before other rules are set; what
+// is on its way then comes at once. However slow the machine is, a test is in time to do something in the middle.
+// Objects have to be of 100 KB or so: below 1 KB a second the engine would give such a transfer up.
+func Hold(bucket string, first int) Rule {
+	rest := make([]int, 5000)
+	for i := range rest {
+		rest[i] = first + 1 + i
+	}
+	return Rule{Match: map[string]any{"bucket": bucket, "op": "get", "nth": rest},
+		Do: map[string]any{"bandwidth": 1500, "until_rules": true}}
 }
 
 // Refuse has every request answered with that status.
@@ -123,6 +130,7 @@ func (f *Faultd) Replace(bucket, key string) error {
 // Stats of requests since Reset.
 type Stats struct {
 	Requests map[string]int64 `json:"requests"`
+	Statuses map[string]int64 `json:"statuses"`
 	Bytes    int64            `json:"bytes"`
 }
 
@@ -130,6 +138,19 @@ func (f *Faultd) Stats() (Stats, error) {
 	var s Stats
 	err := f.control("stats", nil, &s)
 	return s, err
+}
+
+// Asked are the keys of a bucket that were asked for since Reset.
+func (f *Faultd) Asked(bucket string) (map[string]bool, error) {
+	var log []struct{ Op, Bucket, Key string }
+	err := f.control("log", nil, &log)
+	out := map[string]bool{}
+	for _, one := range log {
+		if one.Op == "get" && one.Bucket == bucket {
+			out[one.Key] = true
+		}
+	}
+	return out, err
 }
 
 func (f *Faultd) Reset() error { return f.control("reset", nil, nil) }

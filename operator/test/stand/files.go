@@ -84,6 +84,21 @@ func (f Files) Same(folder string) error {
 	return err
 }
 
+// Found are the keys that lie in a folder with their whole content.
+func (f Files) Found(folder string) ([]string, error) {
+	var out []string
+	for key, want := range f {
+		got, err := os.ReadFile(filepath.Join(folder, key))
+		if err != nil && !os.IsNotExist(err) {
+			return nil, err
+		}
+		if err == nil && bytes.Equal(got, want) {
+			out = append(out, key)
+		}
+	}
+	return out, nil
+}
+
 // Holds asks whether there is a folder of a dataset, or that there is none.
 func (n *Node) Holds(depot string, want bool) error {
 	_, err := os.Stat(filepath.Join(n.Cache, "datasets", depot))

@@ -95,6 +95,11 @@ func (n *Node) Folder(depot, revision string) string {
 	return filepath.Join(n.Cache, "datasets", depot, revision, "data")
 }
 
+// Coming is the folder of a revision that is being pulled.
+func (n *Node) Coming(depot, revision string) string {
+	return filepath.Join(n.Cache, "datasets", depot, "."+revision, "data")
+}
+
 // Resolve lists a bucket with this node's engine, as the operator does with its own, and tells the revision.
 func (n *Node) Resolve(ctx context.Context, name string, source engine.Source) (engine.Pull, error) {
 	e := n.Engine()
