@@ -57,7 +57,8 @@ class Node:
 
     def start(self, *args, **more):
         env = {**self.environment, "HOME": str(self.ground), "XDG_CACHE_HOME": str(self.datasets / ".cache"), **more}
-        self.daemon = Daemon(self.binary, env, self.run, "--control", self.control, "--datasets", self.datasets, "--allow-uid", "any", *args, **self.user)
+        self.daemon = Daemon(self.binary, env, self.run, "--control", self.control, "--datasets", self.datasets, "--allow-uid", "any",
+                             *args, **self.user)
 
     def ask(self, method, url, body=None):
         """As the daemon's own user: only he may."""
