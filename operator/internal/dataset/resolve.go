@@ -40,9 +40,8 @@ type Engine interface {
 	Evict(ctx context.Context, name, revision string) error
 }
 
-// lister has buckets listed by the operator's engine, without waiting: a reconcile begins a listing, later ones ask
-// for it.
-// What it remembers is lost with the process; then the listing is begun again.
+// lister has buckets listed by the operator's engine, without waiting: a reconcile begins a listing, later ones ask for
+// it. What it remembers is lost with the process; then the listing is begun again.
 type lister struct {
 	engine Engine
 

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package control tests the operator on a real API server, as the account and with the roles and policies that are
-// shipped.
-// Agents and the engine are played by the tests: what they say is what a case needs.
+// shipped. Agents and the engine are played by the tests: what they say is what a case needs.
 package control
 
 import (
