@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Each job's samples by what they cost, with the cut-off beyond which they go to the slow lane. The columns are the engine's
-// buckets, all of one width; inside a bucket the cut-off stands at its logarithm.
+// buckets, all of one width; inside a bucket the cut-off stands at its logarithm. Their heights are logarithms, too: it is the few
+// slow ones that matter here.
 
 import {byId, draw, facts, keep, label, make, say, show} from "./dom.js";
 import {lastPart, number, percent, seconds, short} from "./format.js";
@@ -44,13 +45,13 @@ function fillLane(element, job, bounds) {
   const [head, box, list] = element.children;
   const lanes = job.lanes, svg = box.firstChild;
   const counts = svg.bars.map((_, i) => lanes.cost_buckets?.[i] ?? 0);
-  const most = Math.max(1, ...counts), all = counts.reduce((sum, n) => sum + n, 0);
+  const most = Math.max(10, ...counts), all = counts.reduce((sum, n) => sum + n, 0);
   head.firstChild.className = "swatch line c" + colourOf(job.id);
   say(head.children[1], `${lastPart(job.dataset)} · job ${job.id}`);
   const cutoff = lanes.cutoff_seconds || 0;
   const at = cutoff > 0 ? position(bounds, cutoff, svg.step) : Infinity;
   svg.bars.forEach((bar, i) => {
-    const tall = counts[i] > 0 ? Math.max(1.5, TALL * counts[i] / most) : 0;
+    const tall = counts[i] > 0 ? TALL * (0.04 + 0.96 * Math.log(counts[i]) / Math.log(most)) : 0;
     bar.setAttribute("y", (HEAD + TALL - tall).toFixed(1));
     bar.setAttribute("height", tall.toFixed(1));
     bar.setAttribute("class", i * svg.step >= at - 0.5 ? "slow" : "fast");

@@ -81,6 +81,12 @@ function split(row) {
     .map((one) => `${percent(one[1])} ${one[0]}`).join(", ") || "nothing";
 }
 
+// Of those that are as good as the best, the one nearest to what there is.
+function bestOf(table, high, now) {
+  const far = (row) => now.reduce((sum, x, i) => sum + (x - row[i]) ** 2, 0);
+  return table.filter((row) => row[3] >= high * 0.999).reduce((a, b) => (far(b) < far(a) ? b : a));
+}
+
 let drawn = null;
 
 function triangle(model) {
@@ -97,14 +103,14 @@ function triangle(model) {
     drawn = {key, table, ...picture(table, low, high)};
     byId("triangle").replaceChildren(drawn.svg);
   }
-  const best = table.reduce((a, b) => (b[3] > a[3] * 1.001 ? b : a));
   const now = ["encoded", "decoded", "augmented"].map((form) => model.split?.[form] ?? 0);
   const total = now[0] + now[1] + now[2];
+  const best = bestOf(table, high, now.map((x) => (total > 0 ? x / total : 0)));
   const [bx, by] = place(...best);
   drawn.best.setAttribute("d", `M${bx} ${by - 7}l7 7l-7 7l-7 -7z`);
   if (total > 0) drawn.now.setAttribute("transform", `translate(${place(...now.map((x) => x / total)).map((x) => x.toFixed(1)).join(" ")})`);
   drawn.now.setAttribute("visibility", total > 0 ? "visible" : "hidden");
-  facts(byId("triangle-facts"), [["◎ present split", total > 0 ? split(now.map((x) => x / total)) : "nothing kept"],
+  facts(byId("triangle-facts"), [["◎ present split", total > 0 ? split(now) + (total < 0.995 ? `, ${percent(1 - total)} unused` : "") : "nothing kept"],
     ["◆ best split", `${split(best)}: ${number(best[3])}/s`]]);
   say(byId("ramp-low"), number(low));
   say(byId("ramp-high"), number(high) + "/s");

@@ -6,7 +6,8 @@ import {byId, keep, label, legend, make, say, segmented, show, stack} from "./do
 import {lastPart, percent, seconds, visible} from "./format.js";
 import {colourOf, earlier, shown, store} from "./store.js";
 
-const FIXED = {read: "c1", decode: "c2", wait: "hatch", finish: "c7"};
+const FIXED = {read: "c1", decode: "c2", finish: "c7"};
+const CONSUMER = "wait"; // a stage of the consumer, not of the workers
 const OTHERS = ["c3", "c4", "c5", "c6", "c8"];
 const given = new Map();
 let recent = true;
@@ -24,14 +25,16 @@ function costs(job) {
   const samples = job.samples - (before?.samples ?? 0);
   if (!(samples > 0)) return null;
   const then = new Map((before?.stages ?? []).map((s) => [s.name, s]));
-  let away = 0;
+  let away = 0, waited = 0;
   const parts = (job.stages ?? []).map((stage) => {
     const was = then.get(stage.name);
     const gone = (stage.away_seconds ?? 0) - (was?.away_seconds ?? 0);
     away += gone;
-    return {name: stage.name, each: Math.max(0, stage.seconds - (was?.seconds ?? 0) - gone) / samples};
+    const took = Math.max(0, stage.seconds - (was?.seconds ?? 0) - gone) / samples;
+    if (stage.name === CONSUMER) waited = took;
+    return {name: stage.name, each: stage.name === CONSUMER ? 0 : took};
   });
-  return {parts, total: parts.reduce((sum, part) => sum + part.each, 0), away: away / samples};
+  return {parts, total: parts.reduce((sum, part) => sum + part.each, 0), away: away / samples, waited};
 }
 
 function bar(job) {
@@ -50,8 +53,8 @@ function fillBar(row, {job, cost}, longest) {
   label(line, `Time per stage of job ${job.id}: ` + parts.map((part) => `${visible(part.name, 40)} ${seconds(part.each)}`).join(", "));
   legend(list, parts.map((part) => ({key: part.name, colour: colourFor(part.name), name: visible(part.name, 40),
     value: `${seconds(part.each)} · ${percent(part.each / cost.total)}`})));
-  say(note, cost.away > cost.total / 1000 ? `Reading took ${seconds(cost.away)} more, while the workers did something else.` : "");
-  show(note, note.textContent !== "");
+  say(note, `The consumer waited ${seconds(cost.waited)} for each.` +
+    (cost.away > cost.total / 1000 ? ` Reading took ${seconds(cost.away)} more, while the workers did something else.` : ""));
 }
 
 let ready = false;

@@ -6,14 +6,14 @@ import {bytes, clock, number, percent, short, visible} from "./format.js";
 import {store} from "./store.js";
 
 function disk(tier) {
-  if (!tier) return {state: "none", word: "not used", hint: "penstock serve --disk DIR keeps samples on a local disk, too", facts: []};
+  if (!tier) return {state: "none", word: "not used", hint: "penstock serve --disk DIR:BYTES keeps samples on a local disk, too", facts: []};
   return {state: tier.off ? "bad" : "good", word: tier.off ? "off after errors" : "in use", hint: "", facts: [
     ["holds", `${bytes(tier.bytes)} of ${bytes(tier.limit_bytes)}`], ["samples", short(tier.entries)], ["written", short(tier.written)], ["evicted", short(tier.evicted)],
     ["dropped", short(tier.dropped)], ["damaged", short(tier.damaged)], ["errors", short(tier.errors)]]};
 }
 
 function remote(tier) {
-  if (!tier) return {state: "none", word: "not used", hint: "penstock serve --remote ADDRESS shares samples between machines", facts: []};
+  if (!tier) return {state: "none", word: "not used", hint: "penstock serve --remote URL shares samples between machines", facts: []};
   const asked = (tier.hits || 0) + (tier.misses || 0);
   return {state: tier.open ? "bad" : "good", word: tier.open ? "not asked now: it failed" : "in use", hint: "", facts: [
     ["found there", asked ? `${short(tier.hits)} of ${short(asked)}, ${percent(tier.hits / asked)}` : "–"], ["errors", short(tier.errors)],
