@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Makes one page of the files in this folder and the chart library, as C source that the daemon answers `/` with.
 
-The modules below js/ are joined in the order of their imports, each in a function of its own; of import and export only the forms
-`import {a, b} from "./x.js";` on a line of its own and `export` before a function or constant are understood, and anything else is
-an error. Style and script are inlined, and named by their hashes in the Content-Security-Policy: nothing else can run on the page.
+The modules below js/ are joined in the order of their imports, each in a function of its own; of import and export
+only the forms `import {a, b} from "./x.js";` on a line of its own and `export` before a function or constant are
+understood, and anything else is an error. Style and script are inlined, and named by their hashes in the
+Content-Security-Policy: nothing else can run on the page.
 
     web/bundle.py --uplot FOLDER [--c FILE] [--html FILE] [--csp FILE] [--licence FILE]
 
@@ -23,6 +24,18 @@ HERE = pathlib.Path(os.path.dirname(os.path.abspath(__file__)))
 LIMIT = 150_000  # bytes of the whole page, gzipped
 IMPORT = re.compile(r'^import \{([\w, ]+)\} from "\./(\w+\.js)";$')
 EXPORT = re.compile(r"^export (?:function|const) (\w+)")
+
+
+C_SOURCE = """/* SPDX-License-Identifier: Apache-2.0
+ * Made by web/bundle.py: the page, gzipped, and its policy. */
+#include "serve/page.h"
+
+const unsigned char psti_page_gz[] = {
+%s
+};
+const size_t psti_page_gz_size = sizeof(psti_page_gz);
+const char psti_page_csp[] = "%s";
+"""
 
 
 class Broken(Exception):
@@ -80,7 +93,8 @@ def script_of(uplot, licence):
     joined = Joined()
     joined.module("main.js")
     chart = (uplot / "dist" / "uPlot.iife.min.js").read_text(encoding="utf-8").strip()
-    script = "/*! uPlot\n%s\n*/\n%s\n(() => {\n\"use strict\";\n%s\n})();\n" % (licence.replace("*/", "* /"), chart, "\n".join(joined.lines))
+    script = "/*! uPlot\n%s\n*/\n%s\n(() => {\n\"use strict\";\n%s\n})();\n" % (
+        licence.replace("*/", "* /"), chart, "\n".join(joined.lines))
     if re.search(r"</script|<!--", script, re.IGNORECASE):
         raise Broken("the script would end the element it stands in")
     return script
@@ -106,9 +120,10 @@ def page_of(uplot, licence):
     page = (HERE / "index.html").read_text(encoding="utf-8")
     page = re.sub(r"<!--(?!STYLE|SCRIPT).*?-->\n?", "", page, flags=re.DOTALL)
     page = "\n".join(line.strip() for line in page.split("\n"))
-    if page.count("<!--STYLE-->") != 1 or page.count("<!--SCRIPT-->") != 1 or " style=" in page or re.search(r" on\w+=", page):
+    if page.count("<!--STYLE-->") != 1 or page.count("<!--SCRIPT-->") != 1 or re.search(r" (?:style|on\w+)=", page):
         raise Broken("index.html has no place for style and script, or some of its own")
-    page = page.replace("<!--STYLE-->", "<style>%s</style>" % style).replace("<!--SCRIPT-->", "<script>%s</script>" % script)
+    page = page.replace("<!--STYLE-->", "<style>%s</style>" % style)
+    page = page.replace("<!--SCRIPT-->", "<script>%s</script>" % script)
     policy = ("default-src 'none'; script-src %s; style-src %s; img-src data:; connect-src 'self'; base-uri 'none'; "
               "form-action 'none'; frame-ancestors 'none'" % (hash_of(script), hash_of(style)))
     return page, policy
@@ -117,10 +132,7 @@ def page_of(uplot, licence):
 def c_source(packed, policy):
     rows = [packed[i:i + 20] for i in range(0, len(packed), 20)]
     data = "\n".join("    " + ",".join(str(byte) for byte in row) + "," for row in rows)
-    return ("/* SPDX-License-Identifier: Apache-2.0 */\n/* Made by web/bundle.py: the page, gzipped, and its policy. */\n"
-            "#include <stddef.h>\n\nextern const unsigned char psti_page_gz[];\nextern const size_t psti_page_gz_size;\n"
-            "extern const char psti_page_csp[];\n\nconst unsigned char psti_page_gz[] = {\n%s\n};\n"
-            "const size_t psti_page_gz_size = sizeof(psti_page_gz);\nconst char psti_page_csp[] = \"%s\";\n" % (data, policy))
+    return C_SOURCE % (data, policy)
 
 
 def main():
@@ -138,7 +150,8 @@ def main():
     except (Broken, OSError) as error:
         print("bundle.py: %s" % error, file=sys.stderr)
         return 1
-    for path, text in ((args.c, c_source(packed, policy)), (args.html, page), (args.csp, policy), (args.licence, licence + "\n")):
+    texts = {args.c: c_source(packed, policy), args.html: page, args.csp: policy, args.licence: licence + "\n"}
+    for path, text in texts.items():
         if path:
             path.write_text(text, encoding="utf-8")
     return 0

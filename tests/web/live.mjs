@@ -5,14 +5,17 @@ import fs from "node:fs";
 import path from "node:path";
 import {folder, freePort, run, start, stop, until} from "./rig.mjs";
 
-export const EVIL = "<img src=x onerror=\"window.hacked=1\">.jpg";
+export const EVIL = '<img src=x onerror="window.hacked=1">.jpg';
 const PENSTOCK = process.env.PENSTOCK;
 
 export function photos(count) {
   const data = path.join(folder, "photos");
   run(PENSTOCK, ["synth", "images", data, "--count", String(count), "--classes", "4"]);
   const some = fs.readdirSync(data, {withFileTypes: true}).find((entry) => entry.isDirectory()).name;
-  fs.writeFileSync(path.join(data, some, EVIL), Buffer.concat([Buffer.from([0xff, 0xd8, 0xff, 0xe0]), Buffer.alloc(2000, 7)]));
+  fs.writeFileSync(
+    path.join(data, some, EVIL),
+    Buffer.concat([Buffer.from([0xff, 0xd8, 0xff, 0xe0]), Buffer.alloc(2000, 7)])
+  );
   return data;
 }
 
@@ -27,7 +30,18 @@ export class Daemon {
   async serve() {
     this.port ??= await freePort();
     this.url = `http://127.0.0.1:${this.port}/`;
-    this.child = await start(PENSTOCK, ["serve", "--socket", this.dir, "--http", `127.0.0.1:${this.port}`, "--memory", "512MiB", "--workers", "2", ...this.options]);
+    this.child = await start(PENSTOCK, [
+      "serve",
+      "--socket",
+      this.dir,
+      "--http",
+      `127.0.0.1:${this.port}`,
+      "--memory",
+      "512MiB",
+      "--workers",
+      "2",
+      ...this.options,
+    ]);
     await until("the daemon to serve", async () => {
       if (this.child.exitCode !== null) throw new Error(this.child.said);
       return (await fetch(this.url + "v1/watch")).ok;
@@ -40,7 +54,20 @@ export class Daemon {
 
   // A job that would run for hours.
   feed(data, pipeline, ...more) {
-    return start(PENSTOCK, ["feed", data, "--pipeline", pipeline, "--epochs", "1000000", "--on-error", "skip:100000000", "--engine", "unix:" + this.dir, "--quiet", ...more]);
+    return start(PENSTOCK, [
+      "feed",
+      data,
+      "--pipeline",
+      pipeline,
+      "--epochs",
+      "1000000",
+      "--on-error",
+      "skip:100000000",
+      "--engine",
+      "unix:" + this.dir,
+      "--quiet",
+      ...more,
+    ]);
   }
 
   async view() {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the tests of the page stand on: a browser that notes every request and complaint, servers as child processes, and waiting
-// that polls. Meson gives PENSTOCK (the command), PENSTOCK_PAGE (the folder of the bundled page) and PENSTOCK_WEB (the packages).
+// What the tests of the page stand on: a browser that notes every request and complaint, servers as child processes,
+// and waiting that polls. Meson gives PENSTOCK (the command), PENSTOCK_PAGE (the folder of the bundled page) and
+// PENSTOCK_WEB (the packages).
 
 import {spawn, spawnSync} from "node:child_process";
 import fs from "node:fs";
@@ -10,7 +11,7 @@ import os from "node:os";
 import path from "node:path";
 
 const HERE = path.dirname(new URL(import.meta.url).pathname);
-const DEADLINE = 60000;
+const DEADLINE = Number(process.env.PENSTOCK_DEADLINE_MS ?? 60000);
 const SKIP = 77;
 
 function skip(why) {
@@ -50,21 +51,26 @@ export async function until(what, ask) {
 
 const children = new Set();
 
-// A child that ends with this process at the latest. `until` (optional): what its output must show before it counts as started.
+// A child that ends with this process at the latest. `until` (optional): what its output must show before it counts
+// as started.
 export async function start(command, args, shows) {
   const child = spawn(command, args, {stdio: ["pipe", "pipe", "pipe"]});
   child.said = "";
-  for (const stream of [child.stdout, child.stderr]) stream.on("data", (data) => (child.said = (child.said + data).slice(-20000)));
+  for (const stream of [child.stdout, child.stderr])
+    stream.on("data", (data) => (child.said = (child.said + data).slice(-20000)));
   child.stdin.on("error", () => {}); // it ended first
-  child.over = new Promise((done) => child.on("exit", () => {
-    children.delete(child);
-    done();
-  }));
+  child.over = new Promise((done) =>
+    child.on("exit", () => {
+      children.delete(child);
+      done();
+    })
+  );
   children.add(child);
-  if (shows) await until(`${command} ${args.join(" ")} to start`, () => {
-    if (child.exitCode !== null) throw new Error(child.said);
-    return shows.test(child.said);
-  });
+  if (shows)
+    await until(`${command} ${args.join(" ")} to start`, () => {
+      if (child.exitCode !== null) throw new Error(child.said);
+      return shows.test(child.said);
+    });
   return child;
 }
 
@@ -75,7 +81,8 @@ export async function stop(child, signal = "SIGTERM") {
 
 export function run(command, args) {
   const done = spawnSync(command, args, {encoding: "utf8"});
-  if (done.status !== 0) throw new Error(`${command} ${args.join(" ")}: ${done.stdout}${done.stderr}${done.error ?? ""}`);
+  if (done.status !== 0)
+    throw new Error(`${command} ${args.join(" ")}: ${done.stdout}${done.stderr}${done.error ?? ""}`);
 }
 
 export function freePort() {
@@ -89,10 +96,25 @@ export function freePort() {
 
 export const folder = fs.mkdtempSync(path.join(os.tmpdir(), "penstock-page-"));
 
-export async function standin(scene, port = 0) {
+export async function standin(scene, port = 0, busy = 0) {
   const page = process.env.PENSTOCK_PAGE;
-  const child = await start("/usr/bin/python3", [path.join(HERE, "standin.py"), "--html", path.join(page, "page.html"), "--csp", path.join(page, "page.csp"),
-    "--scene", scene, "--port", String(port)], /^\d+\n/);
+  const child = await start(
+    "/usr/bin/python3",
+    [
+      path.join(HERE, "standin.py"),
+      "--html",
+      path.join(page, "page.html"),
+      "--csp",
+      path.join(page, "page.csp"),
+      "--scene",
+      scene,
+      "--port",
+      String(port),
+      "--busy",
+      String(busy),
+    ],
+    /^\d+\n/
+  );
   child.port = Number(child.said.split("\n")[0]);
   child.url = `http://127.0.0.1:${child.port}/`;
   return child;
@@ -103,20 +125,31 @@ let running = null;
 // A page in a profile of its own. page.noted: what it asked for outside its origin, and what it complained about.
 export async function visit(url, {width = 1280, height = 900, colorScheme = "light", scale = 1} = {}) {
   running ??= await chromium.launch({executablePath: browser, args: process.getuid() === 0 ? ["--no-sandbox"] : []});
-  const context = await running.newContext({viewport: {width, height}, colorScheme, deviceScaleFactor: scale, reducedMotion: "reduce"});
+  const context = await running.newContext({
+    viewport: {width, height},
+    colorScheme,
+    deviceScaleFactor: scale,
+    reducedMotion: "reduce",
+  });
   context.setDefaultTimeout(DEADLINE);
   const page = await context.newPage();
   const origin = new URL(url).origin;
   page.noted = {foreign: [], complaints: [], requests: 0};
   context.on("request", (request) => {
     page.noted.requests++;
-    if (!request.url().startsWith("data:") && new URL(request.url()).origin !== origin) page.noted.foreign.push(request.url());
+    if (!request.url().startsWith("data:") && new URL(request.url()).origin !== origin)
+      page.noted.foreign.push(request.url());
   });
-  page.on("console", (message) => ["error", "warning"].includes(message.type()) && page.noted.complaints.push(message.text()));
+  page.on(
+    "console",
+    (message) => ["error", "warning"].includes(message.type()) && page.noted.complaints.push(message.text())
+  );
   page.on("pageerror", (error) => page.noted.complaints.push(String(error.stack ?? error)));
   await page.addInitScript(() => {
     window.violations = [];
-    document.addEventListener("securitypolicyviolation", (event) => window.violations.push(event.violatedDirective + " " + event.blockedURI));
+    document.addEventListener("securitypolicyviolation", (event) =>
+      window.violations.push(event.violatedDirective + " " + event.blockedURI)
+    );
   });
   await page.goto(url);
   await until("the page to be live", async () => (await text(page, "#link")) === "live");
@@ -136,13 +169,25 @@ export function text(page, selector) {
   return page.locator(selector).first().innerText();
 }
 
-// No serious or critical finding of axe. Its script comes in by the debugger, which the page's policy does not concern.
+// No serious or critical finding of axe. Its script comes in by the debugger, which the page's policy does not
+// concern.
 export async function accessible(page, what) {
   await page.evaluate(AXE + "\n;undefined");
-  const found = await page.evaluate(async () => (await window.axe.run(document, {resultTypes: ["violations"]})).violations);
+  const found = await page.evaluate(
+    async () => (await window.axe.run(document, {resultTypes: ["violations"]})).violations
+  );
   const serious = found.filter((one) => ["serious", "critical"].includes(one.impact));
-  check(serious.length === 0, `axe on ${what}: ` + serious.map((one) => `${one.id} (${one.impact}): ` + one.nodes.map((node) =>
-    node.target.join(" ") + " " + node.failureSummary).join("; ")).join("\n"));
+  check(
+    serious.length === 0,
+    `axe on ${what}: ` +
+      serious
+        .map(
+          (one) =>
+            `${one.id} (${one.impact}): ` +
+            one.nodes.map((node) => node.target.join(" ") + " " + node.failureSummary).join("; ")
+        )
+        .join("\n")
+  );
 }
 
 // Runs the tests in turn; each is {name, run}. Names on the command line choose.

@@ -11,29 +11,38 @@ async function answer() {
   const got = await fetch(daemon.url);
   check(got.status === 200 && got.headers.get("content-type").startsWith("text/html"), "a page is served");
   const policy = got.headers.get("content-security-policy") ?? "";
-  check(policy.includes("default-src 'none'") && policy.includes("script-src 'sha256-") && !policy.includes("unsafe"), "its policy: " + policy);
+  check(
+    policy.includes("default-src 'none'") && policy.includes("script-src 'sha256-") && !policy.includes("unsafe"),
+    "its policy: " + policy
+  );
   check(Number(got.headers.get("content-length")) < LIMIT, "it is small: " + got.headers.get("content-length"));
   check((await got.text()).includes("Leon Sorokin"), "the chart library's licence is in it");
 }
 
 async function shows_and_moves() {
   const page = await visit(daemon.url);
-  await until("two jobs", async () => await page.locator("#jobs-list > .card").count() === 3);
+  await until("two jobs", async () => (await page.locator("#jobs-list > .card").count()) === 3);
   for (const id of ["verdict", "jobs", "rate", "stall", "stages", "cache", "model", "lanes", "tiers", "sources", "bad"])
     check(await page.locator("#" + id).isVisible(), `panel ${id} is shown`);
-  check(await page.locator(".uplot canvas").count() === 2, "two charts");
+  check((await page.locator(".uplot canvas").count()) === 2, "two charts");
   await page.locator("#jobs-more > summary").click();
-  const samples = () => page.locator("#jobs-table tr", {has: page.locator("th", {hasText: /^samples$/})}).locator("td").allInnerTexts();
-  const before = await until("samples of both jobs", async () => ((await samples()).filter((s) => s !== "0").length === 2 ? samples() : null));
+  const samples = () =>
+    page
+      .locator("#jobs-table tr", {has: page.locator("th", {hasText: /^samples$/})})
+      .locator("td")
+      .allInnerTexts();
+  const before = await until("samples of both jobs", async () =>
+    (await samples()).filter((s) => s !== "0").length === 2 ? samples() : null
+  );
   await until("both jobs' numbers to change", async () => (await samples()).every((s, i) => s !== before[i]));
   await until("stages", async () => (await text(page, "#stages-bars")).includes("decode"));
-  check(await page.locator("#stages-bars > *").count() === 2, "a bar for each job");
-  await until("lanes", async () => await page.locator("#lanes-list > *").count() === 2);
+  check((await page.locator("#stages-bars > *").count()) === 2, "a bar for each job");
+  await until("lanes", async () => (await page.locator("#lanes-list > *").count()) === 2);
   check((await text(page, "#sources")).includes("files"), "the source");
-  await until("the model", async () => await page.locator("#triangle .cell").count() === 100);
+  await until("the model", async () => (await page.locator("#triangle .cell").count()) === 100);
   await until("the verdict's sentence", async () => (await text(page, "#verdict-text")).length > 5);
   await until("the bad sample", async () => (await text(page, "#bad")).includes(EVIL));
-  check(await page.evaluate(() => window.hacked) === undefined, "its name is text");
+  check((await page.evaluate(() => window.hacked)) === undefined, "its name is text");
   await accessible(page, "light");
   await page.emulateMedia({colorScheme: "dark"});
   await accessible(page, "dark");
@@ -49,11 +58,14 @@ async function survives_a_restart() {
   const build = await text(page, "#build");
   await daemon.end();
   await until("the page to say that it is alone", async () => (await text(page, "#link")) === "reconnecting…");
-  check(await page.locator("#jobs-list > .card").count() === 3, "the last picture stays");
+  check((await page.locator("#jobs-list > .card").count()) === 3, "the last picture stays");
   await daemon.serve();
-  await until("the page to be live again", async () => (await text(page, "#link")) === "live" && (await text(page, "#build")) !== build);
-  await until("the jobs to be back", async () => await page.locator("#jobs-list > .card").count() === 3);
-  check(await page.evaluate(() => window.marker) === 1, "without a reload");
+  await until(
+    "the page to be live again",
+    async () => (await text(page, "#link")) === "live" && (await text(page, "#build")) !== build
+  );
+  await until("the jobs to be back", async () => (await page.locator("#jobs-list > .card").count()) === 3);
+  check((await page.evaluate(() => window.marker)) === 1, "without a reload");
   check(page.noted.foreign.length === 0, "nothing was asked of others: " + page.noted.foreign.join(" "));
   const other = page.noted.complaints.filter((line) => !/net::ERR_|Failed to load resource/.test(line));
   check(other.length === 0, "complaints beyond the lost connection: " + other.join("\n"));

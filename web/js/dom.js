@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The few things the panels need of the document. Text goes in as text only; elements are kept between updates, so that
-// focus, selection and open details stay where they are.
+// The few things the panels need of the document. Text goes in as text only; elements are kept between updates, so
+// that focus, selection and open details stay where they are.
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -56,19 +56,31 @@ export function keep(parent, items, keyOf, create, update) {
     }
 }
 
-// Rows of cells that are strings; the columns from `numbers` on are numbers, aligned to the right. The first can be a heading.
+// Rows of cells that are strings; the columns from `numbers` on are numbers, aligned to the right. The first can be a
+// heading.
 export function rows(body, lines, numbers, heading = false) {
-  keep(body, lines, (line) => line.key, (line) => {
-    const cells = line.cells.map((_, i) => heading && i === 0 ? make("th", {scope: "row"}) : make("td"));
-    cells.forEach((cell, i) => i >= numbers && cell.classList.add("n"));
-    return make("tr", {}, ...cells);
-  }, (row, line) => line.cells.forEach((text, i) => say(row.children[i], text)));
+  keep(
+    body,
+    lines,
+    (line) => line.key,
+    (line) => {
+      const cells = line.cells.map((_, i) => (heading && i === 0 ? make("th", {scope: "row"}) : make("td")));
+      cells.forEach((cell, i) => i >= numbers && cell.classList.add("n"));
+      return make("tr", {}, ...cells);
+    },
+    (row, line) => line.cells.forEach((text, i) => say(row.children[i], text))
+  );
 }
 
 // Terms and their values.
 export function facts(list, pairs) {
-  keep(list, pairs, (pair) => pair[0], (pair) => make("div", {}, make("dt", {}, pair[0]), make("dd")),
-    (entry, pair) => say(entry.lastChild, pair[1]));
+  keep(
+    list,
+    pairs,
+    (pair) => pair[0],
+    (pair) => make("div", {}, make("dt", {}, pair[0]), make("dd")),
+    (entry, pair) => say(entry.lastChild, pair[1])
+  );
 }
 
 // A choice of one, as native radio buttons: arrow keys work by themselves.
@@ -83,20 +95,35 @@ export function segmented(fieldset, choices, chosen, changed) {
 
 // A stacked bar. Parts: {key, share, colour (a class)}.
 export function stack(bar, parts) {
-  keep(bar, parts.filter((part) => part.share > 0), (part) => part.key,
+  keep(
+    bar,
+    parts.filter((part) => part.share > 0),
+    (part) => part.key,
     (part) => make("span", {class: "part " + part.colour}),
     (span, part) => {
       const width = (100 * Math.min(1, part.share)).toFixed(2) + "%";
       if (span.style.width !== width) span.style.width = width;
-    });
+    }
+  );
 }
 
 // Its legend. Items: {key, colour, name, value}.
 export function legend(list, items) {
-  keep(list, items, (item) => item.key,
-    (item) => make("li", {}, make("i", {class: "swatch " + item.colour, "aria-hidden": "true"}), make("span", {class: "who"}), make("b")),
+  keep(
+    list,
+    items,
+    (item) => item.key,
+    (item) =>
+      make(
+        "li",
+        {},
+        make("i", {class: "swatch " + item.colour, "aria-hidden": "true"}),
+        make("span", {class: "who"}),
+        make("b")
+      ),
     (entry, item) => {
       say(entry.children[1], item.name);
       say(entry.children[2], item.value);
-    });
+    }
+  );
 }

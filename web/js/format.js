@@ -11,7 +11,10 @@ function known(x) {
 export function number(x) {
   if (!known(x)) return NONE;
   const size = Math.abs(x);
-  if (size >= 100 || Number.isInteger(x)) return Math.round(x).toString().replace(/\B(?=(\d{3})+$)/g, "\u202f");
+  if (size >= 100 || Number.isInteger(x))
+    return Math.round(x)
+      .toString()
+      .replace(/\B(?=(\d{3})+$)/g, "\u202f");
   if (size >= 10) return x.toFixed(1);
   return size >= 1 ? x.toFixed(2) : size === 0 ? "0" : x.toPrecision(2);
 }
@@ -19,7 +22,12 @@ export function number(x) {
 // For counts that only need an idea of their size: 1.2 M.
 export function short(x) {
   if (!known(x)) return NONE;
-  for (const [limit, unit] of [[1e12, "T"], [1e9, "G"], [1e6, "M"], [1e4, "k"]])
+  for (const [limit, unit] of [
+    [1e12, "T"],
+    [1e9, "G"],
+    [1e6, "M"],
+    [1e4, "k"],
+  ])
     if (Math.abs(x) >= limit) {
       const scaled = x / (limit === 1e4 ? 1e3 : limit);
       return scaled.toFixed(scaled >= 100 ? 0 : 1) + "\u202f" + unit;
@@ -72,25 +80,35 @@ export function clock(unix) {
 export function visible(text, most = 400) {
   const whole = String(text ?? "");
   const cut = whole.length > most ? whole.slice(0, most) + "…" : whole;
-  return cut.replace(/[\u0000-\u001f\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g,
-    (c) => "\\u" + c.charCodeAt(0).toString(16).padStart(4, "0"));
+  return cut.replace(
+    /[\u0000-\u001f\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g,
+    (c) => "\\u" + c.charCodeAt(0).toString(16).padStart(4, "0")
+  );
 }
 
 // The last part of a path, which is what tells datasets apart.
 export function lastPart(path) {
-  const parts = String(path ?? "").split("/").filter(Boolean);
+  const parts = String(path ?? "")
+    .split("/")
+    .filter(Boolean);
   return visible(parts.length ? parts[parts.length - 1] : path || "dataset", 60);
 }
 
-// "decode_seconds" is shown as "decode" with a time: the end of a name says what the number is.
-const ENDS = [["_seconds", seconds], ["_bytes", bytes], ["_share", percent], ["_ratio", percent],
-  ["_rate", (x) => number(x) + "/s"], ["_per_second", (x) => number(x) + "/s"], ["_cores", number]];
+// "decode_seconds" is shown as "decode" with a time: a name says what its number is.
+const perSecond = (x) => number(x) + "/s";
+const KINDS = [
+  [/^seconds$/, "measured over", seconds],
+  [/_bytes_per_second$/, "", (x) => bytes(x) + "/s"],
+  [/_per_second$/, "", perSecond],
+  [/_seconds$/, "", seconds],
+  [/_bytes$/, "", bytes],
+  [/^waited_for_|^stall$|^share$|_found$|_share$|_ratio$/, null, percent],
+  [/(^|_)rate$/, null, perSecond],
+];
 
+// What is called so, and its value, for people. The middle of a kind: what the part that matched is shown as; null: as it is.
 export function named(name, value) {
-  const plain = (s) => visible(s, 60).replace(/_/g, " ");
-  if (name === "stall" || name === "share") return [plain(name), percent(value)];
-  if (name === "rate") return ["rate", number(value) + "/s"];
-  for (const [end, show] of ENDS)
-    if (name.endsWith(end)) return [plain(show === seconds || show === bytes ? name.slice(0, -end.length) : name), show(value)];
-  return [plain(name), number(value)];
+  const [match, word, display] = KINDS.find((kind) => kind[0].test(name)) ?? [/^$/, null, number];
+  const plain = word === null ? name : name.replace(match, word);
+  return [visible(plain, 60).replace(/_/g, " "), display(value)];
 }

@@ -14,10 +14,21 @@ function card(id) {
     changed();
   });
   const meter = make("span", {class: "meter"}, make("span", {class: "fill"}));
-  return make("label", {class: "card"}, input,
-    make("span", {class: "card-head"}, make("i", {class: "swatch", "aria-hidden": "true"}), make("span", {class: "name"}), make("span", {class: "aside"})),
+  return make(
+    "label",
+    {class: "card"},
+    input,
+    make(
+      "span",
+      {class: "card-head"},
+      make("i", {class: "swatch", "aria-hidden": "true"}),
+      make("span", {class: "name"}),
+      make("span", {class: "aside"})
+    ),
     make("span", {class: "card-row"}, make("span", {class: "value"}), make("span", {class: "sub"})),
-    meter, make("span", {class: "card-say"}));
+    meter,
+    make("span", {class: "card-say"})
+  );
 }
 
 function fillCard(element, what) {
@@ -37,7 +48,10 @@ function fillCard(element, what) {
 function ofJob(job) {
   const state = job.state && job.state !== "running" ? visible(job.state, 20) + " · " : "";
   return {
-    id: String(job.id), name: lastPart(job.dataset), aside: jobName(job) + (job.epoch_samples ? ` · epoch ${number(job.epoch)}` : ""), swatch: "line c" + colourOf(job.id),
+    id: String(job.id),
+    name: lastPart(job.dataset),
+    aside: jobName(job) + (job.epoch_samples ? ` · epoch ${number(job.epoch)}` : ""),
+    swatch: "line c" + colourOf(job.id),
     value: number(job.rate_now) + "/s",
     sub: `stall ${percent(job.stall_now)} · ${number(job.ready)} of ${number(job.ready_depth)} ready`,
     done: job.epoch_samples ? job.epoch_done / job.epoch_samples : null,
@@ -47,8 +61,16 @@ function ofJob(job) {
 
 function ofAll(jobs) {
   const rate = jobs.reduce((sum, job) => sum + (job.rate_now || 0), 0);
-  return {id: "all", name: "All jobs", aside: String(jobs.length), swatch: "none", value: number(rate) + "/s",
-    sub: `${short(jobs.reduce((sum, job) => sum + (job.samples || 0), 0))} samples so far`, done: null, sentence: "the engine as a whole"};
+  return {
+    id: "all",
+    name: "All jobs",
+    aside: String(jobs.length),
+    swatch: "none",
+    value: number(rate) + "/s",
+    sub: `${short(jobs.reduce((sum, job) => sum + (job.samples || 0), 0))} samples so far`,
+    done: null,
+    sentence: "the engine as a whole",
+  };
 }
 
 const hits = (job, form) => job.hits?.[form];
@@ -74,18 +96,29 @@ const LINES = [
   ["shared with other jobs", (j) => number(j.shared)],
   ["adopted from other jobs", (j) => number(j.adopted)],
   ["substituted", (j) => number(j.substitutions)],
-  ["found encoded, decoded, augmented", (j) => ["encoded", "decoded", "augmented"].map((f) => number(hits(j, f))).join(", ")],
+  [
+    "found encoded, decoded, augmented",
+    (j) => ["encoded", "decoded", "augmented"].map((f) => number(hits(j, f))).join(", "),
+  ],
   ["found on disk, remote", (j) => ["disk", "remote"].map((f) => number(hits(j, f))).join(", ")],
   ["not found", (j) => number(j.misses)],
 ];
 
 function table(jobs) {
   const t = byId("jobs-table");
-  keep(t.tHead, [jobs], () => jobs.map((j) => j.id).join(), () => make("tr", {}, make("td"),
-    ...jobs.map((job) => make("th", {scope: "col"}, jobName(job)))));
-  keep(t.tBodies[0], LINES, (line) => line[0] + jobs.map((j) => j.id).join(),
+  keep(
+    t.tHead,
+    [jobs],
+    () => jobs.map((j) => j.id).join(),
+    () => make("tr", {}, make("td"), ...jobs.map((job) => make("th", {scope: "col"}, jobName(job))))
+  );
+  keep(
+    t.tBodies[0],
+    LINES,
+    (line) => line[0] + jobs.map((j) => j.id).join(),
     (line) => make("tr", {}, make("th", {scope: "row"}, line[0]), ...jobs.map(() => make("td"))),
-    (row, line) => jobs.forEach((job, i) => say(row.children[i + 1], line[1](job))));
+    (row, line) => jobs.forEach((job, i) => say(row.children[i + 1], line[1](job)))
+  );
 }
 
 export function drawJobs(redraw) {
@@ -97,6 +130,12 @@ export function drawJobs(redraw) {
   show(byId("jobs-empty"), jobs.length === 0);
   show(byId("jobs-list"), jobs.length > 0);
   show(byId("jobs-more"), jobs.length > 0);
-  keep(byId("jobs-list"), cards, (what) => what.id, (what) => card(what.id), fillCard);
+  keep(
+    byId("jobs-list"),
+    cards,
+    (what) => what.id,
+    (what) => card(what.id),
+    fillCard
+  );
   if (byId("jobs-more").open) table(shown());
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Puts the panels together: a view comes, every panel draws what changed. Without a connection the last picture stays, greyed.
+// Puts the panels together: a view comes, every panel draws what changed. Without a connection the last picture
+// stays, greyed.
 
 import {byId, say, show} from "./dom.js";
 import {clock, duration} from "./format.js";
@@ -40,8 +41,16 @@ function drawLink() {
   say(byId("link"), {lost: "reconnecting…", paused: "paused", live: "live", wait: "connecting…"}[state]);
   show(byId("notice"), since > 0);
   if (!since) return;
-  say(byId("notice").firstChild, why === "reconnecting…" ? "No connection to the daemon: reconnecting…" : `No connection: ${why}.`);
-  say(byId("notice").lastChild, store.view ? ` Shown is what it last said, at ${clock(store.view.time)}, ${duration((Date.now() - since) / 1000)} ago.` : "");
+  say(
+    byId("notice").firstChild,
+    why === "reconnecting…" ? "No connection to the daemon: reconnecting…" : `No connection: ${why}.`
+  );
+  say(
+    byId("notice").lastChild,
+    store.view
+      ? ` Shown is what it last said, at ${clock(store.view.time)}, ${duration((Date.now() - since) / 1000)} ago.`
+      : ""
+  );
 }
 
 function onView(view) {

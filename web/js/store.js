@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the page knows: the last view, the last ten minutes, which job is chosen. Readings of the last half minute are kept
-// for what is shown as "last 30 s", since the engine counts from the start.
+// What the page knows: the last view, the last ten minutes, which job is chosen. Readings of the last half minute are
+// kept for what is shown as "last 30 s", since the engine counts from the start.
 
 const KEPT = 600;
 const RECENT = 30;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The connection to the daemon. EventSource comes back by itself after a cut, but not after an answer that is no stream (503
-// while the daemon is full or starting, 401 without a token), so that is done here. A hidden page lets go: the first view
-// after it is looked at again brings the history along.
+// The connection to the daemon. EventSource comes back by itself after a cut, but not after an answer that is no
+// stream (503 while the daemon is full or starting, 401 without a token), so that is done here. A hidden page lets
+// go: the first view after it is looked at again brings the history along.
 
 const AGAIN = 2000;
 const SILENT = 6000;
@@ -31,7 +31,8 @@ async function refused() {
     // nobody there: said below
   }
   if (status === 401 || status === 403) lost("the daemon wants its token: open this page once as /?token=…");
-  else lost(status === 503 ? "the daemon is busy with other viewers" : "reconnecting…");
+  else if (status === 200 || status === 503) lost("the daemon has as many viewers as it takes; trying again");
+  else lost("reconnecting…");
 }
 
 function close() {
@@ -68,6 +69,6 @@ function open() {
 // view(object) for each view, lost(why) when there is no connection.
 export function follow(those) {
   handlers = those;
-  document.addEventListener("visibilitychange", () => document.hidden ? close() : open());
+  document.addEventListener("visibilitychange", () => (document.hidden ? close() : open()));
   if (!document.hidden) open();
 }
