@@ -371,8 +371,10 @@ static int start(pst_server *s, const pst_server_options *o, pst_error *err)
         return s->listener;
     rc = start_loop(s, err);
     if (rc == 0)
-        rc = looker_open(s->engine, s->instance, false, &s->looker, err);
-    return rc < 0 ? rc : control_open(s, &s->control, err);
+        rc = looker_open(s->engine, s->instance, o->http != NULL, &s->looker, err);
+    if (rc == 0)
+        rc = control_open(s, &s->control, err);
+    return rc < 0 || !o->http ? rc : control_http(s, o, err);
 }
 
 int pst_server_open(const pst_server_options *opts, pst_server **out, pst_error *err)
@@ -420,6 +422,7 @@ void pst_server_close(pst_server *s)
 {
     if (!s)
         return;
+    control_http_close(s);
     control_close(s->control);
     looker_close(s->looker);
     if (s->listener >= 0)
