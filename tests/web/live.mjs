@@ -3,7 +3,7 @@
 
 import fs from "node:fs";
 import path from "node:path";
-import {folder, freePort, run, start, stop, until} from "./rig.mjs";
+import {alive, folder, freePort, run, start, stop, until} from "./rig.mjs";
 
 export const EVIL = '<img src=x onerror="window.hacked=1">.jpg';
 const PENSTOCK = process.env.PENSTOCK;
@@ -43,7 +43,7 @@ export class Daemon {
       ...this.options,
     ]);
     await until("the daemon to serve", async () => {
-      if (this.child.exitCode !== null) throw new Error(this.child.said);
+      alive(this.child);
       return (await fetch(this.url + "v1/watch")).ok;
     });
   }

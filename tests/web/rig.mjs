@@ -42,6 +42,7 @@ export async function until(what, ask) {
       if (got) return got;
       last = got;
     } catch (error) {
+      if (error.final) throw error;
       last = error.message;
     }
     await new Promise((done) => setTimeout(done, 100));
@@ -68,10 +69,15 @@ export async function start(command, args, shows) {
   children.add(child);
   if (shows)
     await until(`${command} ${args.join(" ")} to start`, () => {
-      if (child.exitCode !== null) throw new Error(child.said);
+      alive(child);
       return shows.test(child.said);
     });
   return child;
+}
+
+// Said inside of until: it makes no sense to wait on.
+export function alive(child) {
+  if (child.exitCode !== null) throw Object.assign(new Error(child.said || "it ended"), {final: true});
 }
 
 export async function stop(child, signal = "SIGTERM") {
@@ -190,11 +196,13 @@ export async function accessible(page, what) {
   );
 }
 
-// Runs the tests in turn; each is {name, run}. Names on the command line choose.
-export async function all(tests) {
+// Runs the tests in turn, after what they all need. Names on the command line choose.
+export async function all(tests, need = null) {
   const chosen = process.argv.slice(2);
+  const wanted = tests.filter((one) => !chosen.length || chosen.includes(one.name));
   let failed = 0;
-  for (const test of tests.filter((one) => !chosen.length || chosen.includes(one.name))) {
+  for (const test of need ? [need, ...wanted] : wanted) {
+    if (failed && need) break;
     const begun = Date.now();
     try {
       await test();
