@@ -8,12 +8,12 @@ import {alive, folder, freePort, run, start, stop, until} from "./rig.mjs";
 export const EVIL = '<img src=x onerror="window.hacked=1">.jpg';
 const PENSTOCK = process.env.PENSTOCK;
 
-export function photos(count) {
+export function photos(count, bad = EVIL) {
   const data = path.join(folder, "photos");
   run(PENSTOCK, ["synth", "images", data, "--count", String(count), "--classes", "4"]);
   const some = fs.readdirSync(data, {withFileTypes: true}).find((entry) => entry.isDirectory()).name;
   fs.writeFileSync(
-    path.join(data, some, EVIL),
+    path.join(data, some, bad),
     Buffer.concat([Buffer.from([0xff, 0xd8, 0xff, 0xe0]), Buffer.alloc(2000, 7)])
   );
   return data;

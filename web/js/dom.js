@@ -97,7 +97,7 @@ export function segmented(fieldset, choices, chosen, changed) {
 export function stack(bar, parts) {
   keep(
     bar,
-    parts.filter((part) => part.share > 0),
+    parts.filter((part) => part.share > 0.0005), // less is not to be seen
     (part) => part.key,
     (part) => make("span", {class: "part " + part.colour}),
     (span, part) => {

@@ -15,7 +15,7 @@ function reading(view) {
 
 // Takes a view in. One of another instance is of another daemon: nothing of the old picture is kept.
 export function take(view) {
-  view.jobs ??= [];
+  view.jobs = [...(view.jobs ?? [])].sort((a, b) => a.id - b.id);
   if (store.view !== null && store.view.instance !== view.instance) {
     store.history = [];
     store.recent = [];

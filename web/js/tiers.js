@@ -103,22 +103,32 @@ export function drawSources() {
   show(byId("sources-empty"), sources.length === 0);
 }
 
+// The same sample comes round each epoch: once in the table, with the last time and how often.
+function together(bad) {
+  const found = new Map();
+  for (const one of bad) {
+    const key = JSON.stringify([one.job, one.stage, one.key, one.message]);
+    if (found.has(key)) found.get(key).times++;
+    else found.set(key, {...one, id: key, times: 1});
+  }
+  return [...found.values()];
+}
+
 export function drawBad() {
-  const all = store.view.bad ?? [];
-  const bad = all.filter((one) => store.chosen === "all" || String(one.job) === store.chosen);
-  const key = (one) => [one.time, one.job, one.key, one.stage].join("\u0000");
-  rows(
-    byId("bad-table").tBodies[0],
-    bad.map((one) => ({
-      key: key(one),
-      cells: [clock(one.time), visible(one.job, 20), visible(one.stage, 40), visible(one.key), visible(one.message)],
-    })),
-    9
-  );
+  const bad = (store.view.bad ?? []).filter((one) => store.chosen === "all" || String(one.job) === store.chosen);
+  const lines = together(bad).map((one) => ({
+    key: one.id,
+    cells: [
+      clock(one.time),
+      visible(one.job, 20),
+      visible(one.stage, 40),
+      visible(one.key),
+      visible(one.message),
+      number(one.times),
+    ],
+  }));
+  rows(byId("bad-table").tBodies[0], lines, 5);
   show(byId("bad-scroll"), bad.length > 0);
   show(byId("bad-empty"), bad.length === 0);
-  say(
-    byId("bad-unit"),
-    bad.length === 0 ? "" : bad.length < 50 ? number(bad.length) + ", newest first" : "the last 50, newest first"
-  );
+  say(byId("bad-unit"), bad.length === 0 ? "" : bad.length < 50 ? "newest first" : "of the last 50, newest first");
 }

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// The pictures of docs/watching.md, taken from a real daemon with two jobs that have run for a while:
+//
+//   meson compile -C build && env $(what meson gives the tests) node tests/web/pictures.mjs FOLDER [SECONDS]
+//
+// Each becomes a WebP without loss; the phone's long page is cut into columns.
+
+import path from "node:path";
+import {Daemon, photos} from "./live.mjs";
+import {all, folder, run, text, until, visit} from "./rig.mjs";
+
+const [place, seconds] = process.argv.splice(2);
+const VIEWS = [
+  ["light", {width: 1360, colorScheme: "light"}],
+  ["dark", {width: 1360, colorScheme: "dark"}],
+  ["phone", {width: 390, height: 844, colorScheme: "light"}],
+];
+const SHRINK = `
+import sys
+from PIL import Image
+source, target, tall = sys.argv[1], sys.argv[2], int(sys.argv[3])
+image = Image.open(source).convert("RGB")
+if tall:
+    count = -(-image.height // tall)
+    columns = Image.new("RGB", (count * (image.width + 24) - 24, tall), image.getpixel((2, 2)))
+    for i in range(count):
+        columns.paste(image.crop((0, i * tall, image.width, min(image.height, (i + 1) * tall))), (i * (image.width + 24), 0))
+    image = columns
+image.save(target, lossless=True, quality=100, method=6)
+`;
+
+async function take(url, name, options) {
+  const page = await visit(url, options);
+  await until("a verdict", async () => !(await text(page, "#verdict-text")).startsWith("Starting"));
+  await until("the cut-off, or lanes", async () => (await page.locator("#lanes-list > *").count()) === 2);
+  const png = path.join(folder, name + ".png");
+  await page.screenshot({path: png, fullPage: true});
+  run("/usr/bin/python3", ["-c", SHRINK, png, path.join(place, `page-${name}.webp`), name === "phone" ? "1240" : "0"]);
+  await page.context().close();
+}
+
+async function pictures() {
+  const data = photos(600, "photo_9.jpg");
+  const daemon = new Daemon(["--cache", "96MiB", "--disk", path.join(folder, "disk") + ":64MiB"]);
+  await daemon.serve();
+  await daemon.feed(
+    data,
+    "decode | random_resized_crop(224) | hflip | color_jitter(0.4, 0.4, 0.4)",
+    "--order",
+    "ready"
+  );
+  await daemon.feed(data, "decode | resize(256) | center_crop(224)", "--batch", "16", "--step-ms", "120");
+  await new Promise((done) => setTimeout(done, 1000 * Number(seconds ?? 120)));
+  for (const [name, options] of VIEWS) await take(daemon.url, name, options);
+}
+
+await all([pictures]);
