@@ -24,7 +24,8 @@ if tall:
     count = -(-image.height // tall)
     columns = Image.new("RGB", (count * (image.width + 24) - 24, tall), image.getpixel((2, 2)))
     for i in range(count):
-        columns.paste(image.crop((0, i * tall, image.width, min(image.height, (i + 1) * tall))), (i * (image.width + 24), 0))
+        part = image.crop((0, i * tall, image.width, min(image.height, (i + 1) * tall)))
+        columns.paste(part, (i * (image.width + 24), 0))
     image = columns
 image.save(target, lossless=True, quality=100, method=6)
 `;

@@ -12,6 +12,7 @@ import path from "node:path";
 
 const HERE = path.dirname(new URL(import.meta.url).pathname);
 const DEADLINE = Number(process.env.PENSTOCK_DEADLINE_MS ?? 60000);
+const STEP = 1000; // what one look can use up of it: a machine that stood still is no failure
 const SKIP = 77;
 
 function skip(why) {
@@ -34,9 +35,10 @@ export function check(yes, what) {
 
 // Waits until the function gives something true, and returns it.
 export async function until(what, ask) {
-  const end = Date.now() + DEADLINE;
+  let left = DEADLINE;
   let last;
-  while (Date.now() < end) {
+  while (left > 0) {
+    const begun = Date.now();
     try {
       const got = await ask();
       if (got) return got;
@@ -46,6 +48,7 @@ export async function until(what, ask) {
       last = error.message;
     }
     await new Promise((done) => setTimeout(done, 100));
+    left -= Math.min(STEP, Date.now() - begun);
   }
   throw new Error(`waited in vain for ${what}: ${last}`);
 }
@@ -137,7 +140,7 @@ export async function visit(url, {width = 1280, height = 900, colorScheme = "lig
     deviceScaleFactor: scale,
     reducedMotion: "reduce",
   });
-  context.setDefaultTimeout(DEADLINE);
+  context.setDefaultTimeout(4 * DEADLINE);
   const page = await context.newPage();
   const origin = new URL(url).origin;
   page.noted = {foreign: [], complaints: [], requests: 0};

@@ -106,7 +106,8 @@ const KINDS = [
   [/(^|_)rate$/, null, perSecond],
 ];
 
-// What is called so, and its value, for people. The middle of a kind: what the part that matched is shown as; null: as it is.
+// What is called so, and its value, for people. The middle of a kind: what the part that matched is shown as; null: as
+// it is.
 export function named(name, value) {
   const [match, word, display] = KINDS.find((kind) => kind[0].test(name)) ?? [/^$/, null, number];
   const plain = word === null ? name : name.replace(match, word);
