@@ -319,6 +319,7 @@ static int start_engine(pst_server *s, const pst_server_options *o, pst_error *e
 {
     pst_engine_options options = o->engine;
     options.address = "embedded"; /* whatever the environment says */
+    options.watch = "off";        /* the daemon's own socket shows it */
     const int rc = pst_engine_new(&options, &s->engine, err);
     if (rc < 0)
         return rc;
@@ -352,6 +353,7 @@ static int start(pst_server *s, const pst_server_options *o, pst_error *err)
         return psti_fail(err, -EINVAL, "serve", o->dir, "the directory's name is too long");
     pst_engine_options options = o->engine;
     options.address = "embedded"; /* whatever the environment says */
+    options.watch = "off";        /* the daemon's own socket shows it */
     int rc =
         pst_settings_resolve(&options, &s->settings, err); /* refused before anything is taken */
     if (rc == 0)

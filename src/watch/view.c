@@ -86,7 +86,7 @@ void psti_view_name(const char *path, char name[PSTI_VIEW_NAME])
     size_t end = strlen(path);
     while (end > 1 && path[end - 1] == '/')
         end--;
-    size_t begin = end;
+    size_t begin = end > 1 ? end : 0; /* "/" is a name, too */
     while (begin > 0 && path[begin - 1] != '/')
         begin--;
     size_t len = end - begin;
