@@ -3,7 +3,7 @@
 
 import fs from "node:fs";
 import path from "node:path";
-import {alive, folder, freePort, run, start, stop, until} from "./rig.mjs";
+import {alive, folder, run, start, stop, until} from "./rig.mjs";
 
 export const EVIL = '<img src=x onerror="window.hacked=1">.jpg';
 const PENSTOCK = process.env.PENSTOCK;
@@ -20,31 +20,22 @@ export function photos(count, bad = EVIL) {
 }
 
 export class Daemon {
-  constructor(options = []) {
-    this.dir = path.join(folder, "engine");
+  constructor(options = [], headers = {}) {
+    this.dir = fs.mkdtempSync(path.join(folder, "engine-"));
     this.options = options;
-    fs.mkdirSync(this.dir, {recursive: true});
+    this.headers = headers; // what it wants of whoever asks
   }
 
   // On the same port as before, if it was there before.
   async serve() {
-    this.port ??= await freePort();
+    const where = ["--socket", this.dir, "--http", `127.0.0.1:${this.port ?? 0}`];
+    const size = ["--memory", "512MiB", "--workers", "2"];
+    this.child = await start(PENSTOCK, ["serve", ...where, ...size, ...this.options], /port \d+ of/);
+    this.port = Number(/port (\d+) of/.exec(this.child.said)[1]);
     this.url = `http://127.0.0.1:${this.port}/`;
-    this.child = await start(PENSTOCK, [
-      "serve",
-      "--socket",
-      this.dir,
-      "--http",
-      `127.0.0.1:${this.port}`,
-      "--memory",
-      "512MiB",
-      "--workers",
-      "2",
-      ...this.options,
-    ]);
     await until("the daemon to serve", async () => {
       alive(this.child);
-      return (await fetch(this.url + "v1/watch")).ok;
+      return (await fetch(this.url + "v1/watch", {headers: this.headers})).ok;
     });
   }
 
@@ -68,9 +59,5 @@ export class Daemon {
       "--quiet",
       ...more,
     ]);
-  }
-
-  async view() {
-    return (await fetch(this.url + "v1/watch")).json();
   }
 }

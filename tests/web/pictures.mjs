@@ -7,7 +7,7 @@
 
 import path from "node:path";
 import {Daemon, photos} from "./live.mjs";
-import {all, folder, run, text, until, visit} from "./rig.mjs";
+import {all, folder, run, stop, until, visit} from "./rig.mjs";
 
 const [place, seconds] = process.argv.splice(2);
 const VIEWS = [
@@ -27,16 +27,13 @@ if tall:
         part = image.crop((0, i * tall, image.width, min(image.height, (i + 1) * tall)))
         columns.paste(part, (i * (image.width + 24), 0))
     image = columns
-image.save(target, lossless=True, quality=100, method=6)
+image.save(target, lossless=True, quality=80, method=4)
 `;
 
 async function take(url, name, options) {
   const page = await visit(url, options);
-  await until("a verdict", async () => !(await text(page, "#verdict-text")).startsWith("Starting"));
   await until("the cut-off, or lanes", async () => (await page.locator("#lanes-list > *").count()) === 2);
-  const png = path.join(folder, name + ".png");
-  await page.screenshot({path: png, fullPage: true});
-  run("/usr/bin/python3", ["-c", SHRINK, png, path.join(place, `page-${name}.webp`), name === "phone" ? "1240" : "0"]);
+  await page.screenshot({path: path.join(folder, name + ".png"), fullPage: true});
   await page.context().close();
 }
 
@@ -53,6 +50,12 @@ async function pictures() {
   await daemon.feed(data, "decode | resize(256) | center_crop(224)", "--batch", "16", "--step-ms", "120");
   await new Promise((done) => setTimeout(done, 1000 * Number(seconds ?? 120)));
   for (const [name, options] of VIEWS) await take(daemon.url, name, options);
+  for (const one of [...feeds, daemon.child]) await stop(one);
+  for (const [name] of VIEWS) {
+    const tall = name === "phone" ? "1240" : "0";
+    const files = [path.join(folder, name + ".png"), path.join(place, `page-${name}.webp`)];
+    run("/usr/bin/python3", ["-c", SHRINK, ...files, tall]);
+  }
 }
 
 await all([pictures]);

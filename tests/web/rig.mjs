@@ -6,7 +6,6 @@
 import {spawn, spawnSync} from "node:child_process";
 import fs from "node:fs";
 import {createRequire} from "node:module";
-import net from "node:net";
 import os from "node:os";
 import path from "node:path";
 
@@ -92,15 +91,6 @@ export function run(command, args) {
   const done = spawnSync(command, args, {encoding: "utf8"});
   if (done.status !== 0)
     throw new Error(`${command} ${args.join(" ")}: ${done.stdout}${done.stderr}${done.error ?? ""}`);
-}
-
-export function freePort() {
-  return new Promise((done) => {
-    const server = net.createServer().listen(0, "127.0.0.1", () => {
-      const {port} = server.address();
-      server.close(() => done(port));
-    });
-  });
 }
 
 export const folder = fs.mkdtempSync(path.join(os.tmpdir(), "penstock-page-"));

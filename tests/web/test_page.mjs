@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The page as a daemon serves it, with two jobs that run: it loads, it lives, it survives the daemon.
 
-import {accessible, all, check, clean, text, until, visit} from "./rig.mjs";
+import fs from "node:fs";
+import path from "node:path";
+import {accessible, all, check, clean, folder, text, until, visit} from "./rig.mjs";
 import {Daemon, EVIL, photos} from "./live.mjs";
 
 const LIMIT = 150000;
@@ -72,6 +74,24 @@ async function survives_a_restart() {
   await page.context().close();
 }
 
+async function with_a_token() {
+  const token = "0123456789abcdef0123456789abcdef";
+  const file = path.join(folder, "token");
+  fs.writeFileSync(file, token + "\n", {mode: 0o600});
+  const guarded = new Daemon(["--http-token", file], {Authorization: "Bearer " + token});
+  await guarded.serve();
+  check((await fetch(guarded.url)).status === 401, "without it there is no page");
+  const page = await visit(guarded.url + "?token=" + token);
+  check(page.url() === guarded.url, "the token is not left in the address: " + page.url());
+  await until("the empty state", () => page.locator("#jobs-empty").isVisible());
+  await clean(page);
+  await page.context().clearCookies();
+  await page.reload();
+  check((await page.locator("body").innerText()).length < 300, "and none when the cookie is gone");
+  await page.context().close();
+  await guarded.end();
+}
+
 async function two_jobs_run() {
   const data = photos(60);
   await daemon.serve();
@@ -79,4 +99,4 @@ async function two_jobs_run() {
   await daemon.feed(data, "decode | resize(256) | center_crop(224)", "--batch", "8", "--step-ms", "20");
 }
 
-await all([answer, shows_and_moves, survives_a_restart], two_jobs_run);
+await all([answer, shows_and_moves, survives_a_restart, with_a_token], two_jobs_run);
