@@ -11,7 +11,7 @@ const WIDE = 300,
   SIDE = 220,
   TALL = (SIDE * Math.sqrt(3)) / 2,
   LEFT = (WIDE - SIDE) / 2,
-  TOP = 22;
+  TOP = 28;
 const BINDING = {
   cpu: "the CPUs",
   source: "the source",
@@ -98,7 +98,7 @@ function picture(table, low, high) {
   );
   text(svg, LEFT, TOP + TALL + 17, "middle", "encoded");
   text(svg, LEFT + SIDE, TOP + TALL + 17, "middle", "augmented");
-  text(svg, LEFT + SIDE / 2, TOP - 9, "middle", "decoded");
+  text(svg, LEFT + SIDE / 2, TOP - 14, "middle", "decoded");
   const best = draw("path", {class: "best", d: ""});
   const now = draw("g", {class: "now"});
   now.append(draw("circle", {r: 8, class: "halo"}), draw("circle", {r: 6}), draw("circle", {r: 1.5, class: "dot"}));

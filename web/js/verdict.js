@@ -40,11 +40,14 @@ export function drawVerdict() {
     say(byId("verdict-live"), text);
   }
   const rate = jobs.reduce((sum, job) => sum + (job.rate_now || 0), 0);
+  // Before there is a verdict, the mean of what the jobs say themselves.
+  const mean = jobs.length ? jobs.reduce((sum, job) => sum + (job.stall_now || 0), 0) / jobs.length : 0;
+  const stall = verdict.text ? verdict.stall : mean;
   const epoch =
     one && one.epoch_samples ? [["of epoch " + one.epoch, percent(one.epoch_done / one.epoch_samples)]] : [];
   big([
     ["samples/s", number(rate)],
-    ["stall", percent(verdict.stall)],
+    ["stall", percent(stall)],
     ...epoch,
     ...(one ? [] : [["of " + number(view.engine.cpus) + " CPUs busy", percent(view.engine.cpu_share_now)]]),
   ]);
