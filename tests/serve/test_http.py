@@ -153,7 +153,7 @@ def drip(socks):
 
 
 def test_slow_connections_and_huge_headers_wear_nothing_down(serve, client, photos):
-    daemon = serve("--workers", 1, "--http", 0)
+    daemon = serve("--workers", 1, "--cache", 0, "--http", 0)
     port = port_of(daemon)
     one = client("--engine", daemon.address, "--epochs", 1000, pipeline="decode | delay(ms=4) | random_resized_crop(32)")
     socks = open_slowly(port, SLOW)

@@ -94,8 +94,8 @@ def test_bad_samples_are_shown_and_in_no_label(serve, client, binary, tmp_path):
     data = make_photos(binary, tmp_path / "some", 24)
     victim = sorted(data.rglob("*.jpg"))[3]
     victim.write_bytes(b"no picture")
-    daemon = serve("--workers", 1)
-    one = client("--engine", daemon.address, "--epochs", 40, "--on-error", "skip:5", data=data, pipeline=DELAYED)
+    daemon = serve("--workers", 1, "--cache", 0)
+    one = client("--engine", daemon.address, "--epochs", 1000, "--on-error", "skip:5", data=data, pipeline=DELAYED)
     bad = until(lambda: look(daemon.dir)["bad"])
     assert bad[0]["key"].endswith(victim.name) and bad[0]["stage"] and bad[0]["message"] and bad[0]["time"] > 1e9
     _, _, text = fetch(daemon.dir, "/metrics")
@@ -106,7 +106,7 @@ def test_bad_samples_are_shown_and_in_no_label(serve, client, binary, tmp_path):
 def test_names_are_escaped(serve, client, photos, tmp_path):
     odd = tmp_path / 'we"ird\\na\nme <b> \u00fc'
     shutil.copytree(photos, odd)
-    daemon = serve("--workers", 1)
+    daemon = serve("--workers", 1, "--cache", 0)
     one = client("--engine", daemon.address, "--epochs", 1000, data=odd, pipeline=DELAYED)
     view = until(lambda: (v := look(daemon.dir)) and v["jobs"] and v)
     assert view["jobs"][0]["dataset"] == str(odd)
@@ -151,25 +151,28 @@ def test_the_stream_has_history_once_and_room_for_32(serve):
 
 def test_an_embedded_engine_shows_itself(client, tmp_path, environment):
     place = tmp_path / "seen"
-    one = client("--epochs", 1000, "--watch", place, pipeline=DELAYED)
+    one = client("--epochs", 60, "--watch", place, pipeline=DELAYED)
     until(lambda: (place / "control.sock").exists())
     view = until(lambda: (v := look(place)) and v["jobs"] and v["jobs"][0]["samples"] > 0 and v)
     assert view["jobs"][0]["pid"] == one.child.pid and view["instance"]
     assert value(metrics(place), "penstock_engine_jobs") == 1
-    assert fetch(place, "/v1/datasets")[0] == 404 and fetch(place, "/metrics", "POST", body=b"x")[0] == 405
-    one.child.send_signal(signal.SIGINT)
-    one.child.communicate(timeout=LIMIT_S)
+    assert fetch(place, "/v1/datasets")[0] == 404 and fetch(place, "/metrics", "POST")[0] == 405
+    one.end()
     assert not (place / "control.sock").exists()
 
 
-def test_auto_is_named_after_the_process_and_goes_with_it(client, environment, tmp_path):
+def test_auto_is_named_after_the_process_and_goes_with_it(client, tmp_path):
     env = {"XDG_RUNTIME_DIR": str(tmp_path), "PENSTOCK_WATCH": "auto"}
-    one = client("--epochs", 1000, env=env, pipeline=DELAYED)
+    killed = client("--epochs", 1000, env=env, pipeline=DELAYED)
+    left = tmp_path / "penstock" / str(killed.child.pid)
+    until(lambda: (left / "control.sock").exists())
+    killed.kill()
+    one = client("--epochs", 60, env=env, pipeline=DELAYED)
     place = tmp_path / "penstock" / str(one.child.pid)
     until(lambda: (place / "control.sock").exists())
     until(lambda: look(place)["jobs"])
-    one.child.send_signal(signal.SIGINT)
-    one.child.communicate(timeout=LIMIT_S)
+    assert not left.exists()  # what the killed one left
+    one.end()
     assert not place.exists()
 
 
