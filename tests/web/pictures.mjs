@@ -41,13 +41,11 @@ async function pictures() {
   const data = photos(600, "photo_9.jpg");
   const daemon = new Daemon(["--cache", "96MiB", "--disk", path.join(folder, "disk") + ":64MiB"]);
   await daemon.serve();
-  await daemon.feed(
-    data,
-    "decode | random_resized_crop(224) | hflip | color_jitter(0.4, 0.4, 0.4)",
-    "--order",
-    "ready"
-  );
-  await daemon.feed(data, "decode | resize(256) | center_crop(224)", "--batch", "16", "--step-ms", "120");
+  const jitter = "decode | random_resized_crop(224) | hflip | color_jitter(0.4, 0.4, 0.4)";
+  const feeds = [
+    await daemon.feed(data, jitter, "--order", "ready"),
+    await daemon.feed(data, "decode | resize(256) | center_crop(224)", "--batch", "16", "--step-ms", "120"),
+  ];
   await new Promise((done) => setTimeout(done, 1000 * Number(seconds ?? 120)));
   for (const [name, options] of VIEWS) await take(daemon.url, name, options);
   for (const one of [...feeds, daemon.child]) await stop(one);

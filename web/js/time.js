@@ -10,11 +10,23 @@ import {colour} from "./theme.js";
 
 const DASHES = [[], [8, 4], [2, 3], [10, 3, 2, 3], [], [8, 4], [2, 3], [10, 3, 2, 3]];
 const HEIGHT = 190;
+const SILENCE = 5; // seconds
 let span = 300;
 
+function dataEnd() {
+  return store.history[store.history.length - 1].time;
+}
+
+// Where nothing was heard for a while, a reading without jobs is put in: a line across would be made up.
 function columns(ids, value) {
-  const last = store.history[store.history.length - 1].time;
-  const from = store.history.filter((h) => h.time > last - span);
+  const last = dataEnd();
+  const from = [];
+  for (const one of store.history) {
+    if (one.time <= last - span) continue;
+    const before = from[from.length - 1];
+    if (before && one.time - before.time > SILENCE) from.push({time: before.time + 1, jobs: {}});
+    from.push(one);
+  }
   return [from.map((h) => h.time), ...ids.map((id) => from.map((h) => h.jobs[id]?.[value] ?? null))];
 }
 
@@ -63,7 +75,7 @@ class Chart {
       return {stroke: colour("--c" + c), width: 2, dash: DASHES[c - 1], points: {show: false}, spanGaps: false};
     });
     const whole = () => {
-      const last = data_end();
+      const last = dataEnd();
       return [last - span, last];
     };
     this.plot = new uPlot(
@@ -121,10 +133,6 @@ class Chart {
         (jobs.map((job, i) => `job ${job.id} ${this.display(data[i + 1][data[0].length - 1])}`).join(", ") || "no job")
     );
   }
-}
-
-function data_end() {
-  return store.history[store.history.length - 1].time;
 }
 
 let charts = null;
