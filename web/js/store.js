@@ -4,6 +4,7 @@
 
 const KEPT = 600;
 const RECENT = 30;
+const YOUNG = 5;
 
 export const store = {view: null, history: [], chosen: "all", recent: []};
 
@@ -39,10 +40,10 @@ export function shown() {
   return store.view.jobs.filter((job) => store.chosen === "all" || String(job.id) === store.chosen);
 }
 
-// The same job in the oldest reading that is kept, or null where there is only one.
+// The same job in the oldest reading that is kept, or null where that is too young to tell anything.
 export function earlier(id) {
   for (const view of store.recent) {
-    if (view === store.view) return null;
+    if (store.view.time - view.time < YOUNG) return null;
     const job = view.jobs.find((j) => j.id === id);
     if (job) return job;
   }
