@@ -191,7 +191,7 @@ static int start(embedded *e, pst_engine *engine, pst_error *err)
     int rc = looker_open(engine, instance, false, &e->looker, err);
     if (rc < 0)
         return rc;
-    show_init(&e->show, e->looker);
+    show_init(&e->show, e->looker, SHOW_STREAMS_BESIDE);
     e->sock = where_listen(&e->at, WHERE_CONTROL, SOCK_STREAM, false, err);
     if (e->sock < 0)
         return e->sock;
