@@ -172,6 +172,7 @@ def test_auto_is_named_after_the_process_and_goes_with_it(client, tmp_path):
     left = tmp_path / "penstock" / str(killed.child.pid)
     until(lambda: (left / "control.sock").exists())
     killed.kill()
+    os.utime(left / "lock", (0, 0))  # not made just now
     one = client("--epochs", 60, env=env, pipeline=DELAYED)
     place = tmp_path / "penstock" / str(one.child.pid)
     until(lambda: (place / "control.sock").exists())
@@ -215,3 +216,13 @@ def test_another_user_sees_nothing_of_it(client):
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
         assert look(place)["jobs"]
         one.kill()
+
+
+def test_a_loader_shows_itself(photos, tmp_path):
+    penstock = pytest.importorskip("penstock")
+    loader = penstock.Loader(str(photos), "decode | random_resized_crop(32)", 8, workers=1, watch=tmp_path / "seen")
+    taken = sum(len(batch["id"]) for batch in loader)
+    job = look(tmp_path / "seen")["jobs"][0]
+    assert (taken, job["samples"], job["batches"], job["pid"]) == (96, 96, 12, os.getpid())
+    loader.close()
+    assert not (tmp_path / "seen" / "control.sock").exists()
