@@ -7,14 +7,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <microhttpd.h>
-#include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "core/clock.h"
@@ -26,7 +25,7 @@
 #include "serve/show.h"
 #include "serve/where.h"
 
-enum { CONNECTIONS_MOST = 32, TIMEOUT_S = 5, MEMORY = 16 << 10, ENGINES_MOST = 64 };
+enum { CONNECTIONS_MOST = 32, TIMEOUT_S = 5, MEMORY = 16 << 10, ENGINES_MOST = 64, FRESH_S = 60 };
 
 typedef struct embedded {
     char dir[WHERE_BYTES];
@@ -87,17 +86,17 @@ static void in_child(void *arg)
     e->sock = e->at.lock = -1;
 }
 
-/* What a process left that was killed. One that is there, or that only another namespace knows, has
- * its lock. */
+/* What a process left that was killed: nobody has its lock, and not because it was made just now.
+ */
 static void sweep(int parent, const char *name)
 {
-    char *end;
-    const long pid = strtol(name, &end, 10);
-    if (pid <= 0 || (*end && *end != '-') || kill((pid_t)pid, 0) == 0 || errno != ESRCH)
+    struct stat st;
+    if (strspn(name, "0123456789-") != strlen(name))
         return;
     const int dir = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     const int lock = dir < 0 ? -1 : openat(dir, "lock", O_RDWR | O_NOFOLLOW | O_CLOEXEC);
-    if (lock >= 0 && flock(lock, LOCK_EX | LOCK_NB) == 0) {
+    if (lock >= 0 && fstat(lock, &st) == 0 && time(NULL) - st.st_mtime > FRESH_S &&
+        flock(lock, LOCK_EX | LOCK_NB) == 0) {
         unlinkat(dir, WHERE_CONTROL, 0);
         unlinkat(dir, "lock", 0);
         unlinkat(parent, name, AT_REMOVEDIR);
@@ -191,7 +190,7 @@ static int start(embedded *e, pst_engine *engine, pst_error *err)
     int rc = looker_open(engine, instance, false, &e->looker, err);
     if (rc < 0)
         return rc;
-    show_init(&e->show, e->looker);
+    show_init(&e->show, e->looker, SHOW_STREAMS_BESIDE);
     e->sock = where_listen(&e->at, WHERE_CONTROL, SOCK_STREAM, false, err);
     if (e->sock < 0)
         return e->sock;

@@ -311,7 +311,7 @@ int http_open(looker *l, http_rules *rules, struct http **out, pst_error *err)
     }
     h->rules = *rules;
     pthread_mutex_init(&h->lock, NULL);
-    show_init(&h->show, l);
+    show_init(&h->show, l, SHOW_STREAMS);
     h->clock.told = end_overdue;
     h->clock.user = h;
     looker_listen(l, &h->clock);
