@@ -15,7 +15,7 @@ sys.dont_write_bytecode = True
 import csource
 
 FILE_LINES, FILE_WANTED, FUNCTION_LINES = 800, 600, 80
-CODE = ("src", "include", "cli", "python", "examples", "tests", "bench", "tools")
+CODE = ("src", "include", "cli", "python", "examples", "tests", "bench", "tools", "web")
 SHIPPED = ("src", "include", "cli", "python", "examples")
 
 # call -> what to use; by the first part of the path.
@@ -95,7 +95,7 @@ def check_lines(path, lines):
 
 def check(root):
     complaints, long_files = [], []
-    for path in csource.files(root, CODE, (".c", ".h", ".py", ".sh")):
+    for path in csource.files(root, CODE, (".c", ".h", ".py", ".sh", ".js", ".mjs", ".css")):
         text = csource.read(root, path)
         lines = text.split("\n")
         found = list(check_lines(path, lines))

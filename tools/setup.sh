@@ -9,13 +9,16 @@ set -eu
 
 build="gcc libc6-dev make meson ninja-build pkg-config libjpeg62-turbo-dev libspng-dev libwebp-dev zlib1g-dev libdeflate-dev libflac-dev libkissfft-dev liburing-dev libjansson-dev libmicrohttpd-dev libhiredis-dev libcurl4-openssl-dev libexpat1-dev libssl-dev"
 python="python3 python3-dev python3-pip python3-venv python3-numpy"
-test="$python python3-pytest python3-lmdb python3-fsspec python3-pil python3-torch python3-torchvision python3-torchaudio python3-scipy python3-nibabel python3-soundfile clang-14 libclang-rt-14-dev mandoc qemu-user acl"
+test="$python python3-pytest python3-lmdb python3-fsspec python3-pil python3-torch python3-torchvision python3-torchaudio python3-scipy python3-nibabel python3-soundfile clang-14 libclang-rt-14-dev mandoc qemu-user acl nodejs chromium fonts-dejavu-core prometheus python3-prometheus-client"
 lint="clang-14 clang-format-14 binutils python3 mandoc"
 peers="python3-venv libavdevice59 libavfilter8 g++ libopencv-dev libturbojpeg0-dev"
 # Debian's redis-tools has the server's program too; redis-server would only add a service that starts by itself.
 servers="redis-tools python3-venv"
 # Go and what is built with it come after the packages: Debian 12's own is too old.
 operator="python3 python3-venv ca-certificates"
+# Fetches what the page is built with. Where an npm is there from elsewhere, Debian's is not wanted.
+npm="npm ca-certificates"
+command -v npm >/dev/null 2>&1 && npm=""
 bench="python3 python3-redis python3-numpy python3-pil python3-torch python3-torchvision python3-torchaudio python3-scipy python3-soundfile"
 
 usage() {
@@ -35,8 +38,14 @@ wanted=""
 scripts=""
 for group in "$@"; do
     case $group in
-    build) wanted="$wanted $build" ;;
-    test) wanted="$wanted $test" ;;
+    build)
+        wanted="$wanted $build $npm"
+        scripts="$scripts web.sh:page"
+        ;;
+    test)
+        wanted="$wanted $test $npm"
+        scripts="$scripts web.sh:tests"
+        ;;
     lint) wanted="$wanted $lint" ;;
     python) wanted="$wanted $python" ;;
     bench) wanted="$wanted $bench" ;;
@@ -73,6 +82,7 @@ finish() {
     for script in $scripts; do
         case $script in
         go.sh) "$tools/$script" >/dev/null ;; # it prints where Go is
+        web.sh:*) "$tools/web.sh" "${script#*:}" ;;
         *) "$tools/$script" ;;
         esac
     done

@@ -13,6 +13,7 @@
 #include "core/clock.h"
 #include "serve/pulled.h"
 #include "serve/server.h"
+#include "serve/show.h"
 
 enum { CONNECTIONS_MOST = 32, TIMEOUT_S = 5, MEMORY = 16 << 10, BODY_MOST = 16 << 10 };
 
@@ -20,6 +21,7 @@ struct control {
     pst_server *server;
     struct MHD_Daemon *http;
     struct pulled *pulled;
+    show show;
     int sock;
 };
 
@@ -261,7 +263,8 @@ static enum MHD_Result answer(void *user, struct MHD_Connection *to, const char 
                  {"/v1/engine", show_engine},
                  {"/v1/check", show_check}};
     (void)version;
-    const struct control *control = user;
+    struct control *control = user;
+    enum MHD_Result shown;
     request *r = *per_request;
     if (!r) { /* the head alone: the answer waits until the request is whole */
         *per_request = r = psti_secret_alloc(sizeof *r);
@@ -274,14 +277,16 @@ static enum MHD_Result answer(void *user, struct MHD_Connection *to, const char 
     }
     if (strncmp(url, below, sizeof below - 1) == 0)
         return answer_pulled(control, to, method, url + sizeof below - 1, r);
+    if (show_answer(&control->show, to, method, url, &shown))
+        return shown;
     if (strcmp(method, "GET") != 0)
         return reply(to, MHD_HTTP_METHOD_NOT_ALLOWED, pulled_refusal("only GET", "invalid"));
     for (size_t i = 0; i < sizeof pages / sizeof *pages; i++)
         if (strcmp(url, pages[i].url) == 0)
             return reply(to, MHD_HTTP_OK, pages[i].show(control->server));
     return reply(to, MHD_HTTP_NOT_FOUND,
-                 pulled_refusal("there are /v1/jobs, /v1/datasets, /v1/datasets/NAME, /v1/engine "
-                                "and /v1/check",
+                 pulled_refusal("there are /v1/jobs, /v1/datasets, /v1/datasets/NAME, /v1/engine, "
+                                "/v1/check, /v1/watch, /v1/stream and /metrics",
                                 "not_found"));
 }
 
@@ -321,6 +326,7 @@ int control_open(pst_server *s, struct control **out, pst_error *err)
     control->server = s;
     *out = control;
     control->sock = -1;
+    show_init(&control->show, s->looker, SHOW_STREAMS_BESIDE);
     control->pulled = pulled_new(s->depot, &s->sources);
     if (!control->pulled)
         return psti_fail(err, -ENOMEM, "serve", NULL, "out of memory");
@@ -329,11 +335,11 @@ int control_open(pst_server *s, struct control **out, pst_error *err)
     if (control->sock < 0)
         return control->sock;
     control->http = MHD_start_daemon(
-        MHD_USE_EPOLL_INTERNAL_THREAD, 0, NULL, NULL, answer, control, MHD_OPTION_LISTEN_SOCKET,
-        control->sock, MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS_MOST,
-        MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)TIMEOUT_S, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
-        (size_t)MEMORY, MHD_OPTION_NOTIFY_CONNECTION, greet, control, MHD_OPTION_NOTIFY_COMPLETED,
-        request_ended, control, MHD_OPTION_END);
+        MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME, 0, NULL, NULL, answer, control,
+        MHD_OPTION_LISTEN_SOCKET, control->sock, MHD_OPTION_CONNECTION_LIMIT,
+        (unsigned)CONNECTIONS_MOST, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)TIMEOUT_S,
+        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)MEMORY, MHD_OPTION_NOTIFY_CONNECTION, greet,
+        control, MHD_OPTION_NOTIFY_COMPLETED, request_ended, control, MHD_OPTION_END);
     if (!control->http)
         return psti_fail(err, -EIO, "serve", WHERE_CONTROL, "the control socket does not start");
     return 0;
@@ -343,10 +349,12 @@ void control_close(struct control *control)
 {
     if (!control)
         return;
+    show_end(&control->show);
     if (control->http)
         MHD_stop_daemon(control->http); /* closes the socket */
     else if (control->sock >= 0)
         close(control->sock);
+    show_fini(&control->show);
     pulled_free(control->pulled);
     psti_free(control);
 }

@@ -12,6 +12,7 @@
 #include "core/log.h"
 #include "core/memory.h"
 #include "core/status.h"
+#include "serve/looker.h"
 #include "serve/rights.h"
 #include "serve/sources.h"
 #include "serve/spec.h"
@@ -202,6 +203,8 @@ struct pst_server {
     uint64_t next_id, started_ns;
     atomic_bool stop;
     struct control *control;
+    looker *looker;
+    struct http *http;
     sources sources; /* where its datasets come from */
 
     pthread_mutex_t lock; /* guards conns and their facts against the control thread, and closers */
@@ -230,5 +233,8 @@ void server_watch(pst_server *s, conn *c, bool out);
 
 int control_open(pst_server *s, struct control **out, pst_error *err);
 void control_close(struct control *control);
+/* http.c: the same to be looked at over TCP, as the options say. */
+int control_http(pst_server *s, const pst_server_options *o, pst_error *err);
+void control_http_close(pst_server *s);
 
 #endif
