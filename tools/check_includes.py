@@ -24,14 +24,17 @@ ARROWS = {
     "sample": {"core"},
     "cache": {"core"},
     "model": {"core"},
+    "watch": {"core"},
     "depot": {"core", "net"},
     "pipeline": {"core", "codec", "op"},
-    "sched": {"core", "source", "codec", "op", "pipeline", "sample", "cache", "model"},
-    "engine": {"core", "source", "codec", "op", "pipeline", "sample", "cache", "model", "sched", "net", "depot"},
-    "serve": {"core", "engine", "net", "depot"},
+    "sched": {"core", "source", "codec", "op", "pipeline", "sample", "cache", "model", "watch"},
+    "engine": {"core", "source", "codec", "op", "pipeline", "sample", "cache", "model", "sched", "net", "depot",
+               "watch"},
+    "serve": {"core", "engine", "net", "depot", "watch"},
 }
 # Rooms with more than one public header.
-SEVERAL = {"cache": {"cache.h", "disk.h", "envelope.h", "remote.h"}}
+SEVERAL = {"cache": {"cache.h", "disk.h", "envelope.h", "remote.h"},
+           "watch": {"view.h", "history.h", "metrics.h", "text.h", "verdict.h"}}
 # Third-party headers, and the only places that may know them.
 LIBRARIES = {
     "jpeglib.h": {"src/codec", "bench", "cli"},

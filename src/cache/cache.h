@@ -136,6 +136,7 @@ typedef struct psti_cache_stats {
     uint64_t form_entries[PSTI_FORMS]; /* ready, by form */
     uint64_t form_bytes[PSTI_FORMS];
     uint64_t evictions;
+    uint64_t form_inserts[PSTI_FORMS], form_evictions[PSTI_FORMS]; /* ever, by form */
     uint64_t books; /* of `bytes`, what tables and lists take */
 } psti_cache_stats;
 void psti_cache_stats_get(psti_cache *cache, psti_cache_stats *out);

@@ -106,6 +106,7 @@ struct psti_cache {
     uint64_t books; /* bytes of table and list */
     uint64_t random;
     uint64_t evictions;
+    uint64_t form_inserts[PSTI_FORMS], form_evictions[PSTI_FORMS];
     uint64_t form_entries[PSTI_FORMS], form_bytes[PSTI_FORMS];
     uint64_t form_cap[PSTI_FORMS];
     uint64_t augmented_target;

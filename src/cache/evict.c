@@ -91,6 +91,12 @@ void entry_drop(psti_cache *cache, psti_cache_entry *entry)
     arena_free(&cache->arena, &entry->block);
 }
 
+static void count_eviction(psti_cache *cache, const psti_cache_entry *victim)
+{
+    cache->evictions++;
+    cache->form_evictions[victim->owner->spec.form]++;
+}
+
 bool evict_least(psti_cache *cache)
 {
     double worth;
@@ -98,7 +104,7 @@ bool evict_least(psti_cache *cache)
     for (size_t i = 0; !victim && i < cache->all_count; i++) /* nearly all are pinned */
         victim = may_go(cache->all[i]) ? cache->all[i] : NULL;
     if (victim) {
-        cache->evictions++;
+        count_eviction(cache, victim);
         entry_drop(cache, victim);
     }
     return victim != NULL;
@@ -114,7 +120,7 @@ static bool evict_below(psti_cache *cache, unsigned forms, double density)
             atomic_store_explicit(&cache->floor, worth, memory_order_relaxed);
         return false;
     }
-    cache->evictions++;
+    count_eviction(cache, victim);
     entry_drop(cache, victim);
     return true;
 }

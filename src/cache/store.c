@@ -187,6 +187,7 @@ void psti_cache_publish_locked(psti_cache *cache, psti_cache_entry *entry)
     entry->state = ENTRY_READY;
     cache->form_making[entry->owner->spec.form] -= entry->block.bytes;
     cache->form_entries[entry->owner->spec.form]++;
+    cache->form_inserts[entry->owner->spec.form]++;
     cache->form_bytes[entry->owner->spec.form] += entry->block.bytes;
 }
 
@@ -401,6 +402,8 @@ void psti_cache_stats_get(psti_cache *cache, psti_cache_stats *out)
     for (int f = 0; f < PSTI_FORMS; f++) {
         out->form_entries[f] = cache->form_entries[f];
         out->form_bytes[f] = cache->form_bytes[f];
+        out->form_inserts[f] = cache->form_inserts[f];
+        out->form_evictions[f] = cache->form_evictions[f];
         out->entries += cache->form_entries[f];
     }
     pthread_mutex_unlock(&cache->lock);

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "core/clock.h"
 #include "engine/engine_priv.h"
 
 enum { IO_MOST = 128 }; /* reads under way, where the caller leaves it open */
@@ -37,6 +38,7 @@ int pst_engine_new(const pst_engine_options *opts, pst_engine **out, pst_error *
     pthread_mutex_init(&engine->local_lock, NULL);
     engine->pid = getpid();
     engine->settings = settings;
+    engine->started_ns = psti_now_ns();
     rc = keep_texts(engine, opts, err);
     if (rc < 0) {
         pst_engine_free(engine);

@@ -28,6 +28,14 @@ psti_budget *psti_engine_budget(pst_engine *engine);
 psti_cache *psti_engine_cache(pst_engine *engine); /* NULL = none */
 psti_disk *psti_engine_disk(pst_engine *engine);   /* NULL = none */
 psti_pool *psti_engine_pool(pst_engine *engine);
+/* A job with hooks: its consumer waited so long for a batch. */
+void psti_job_waited(pst_job *job, uint64_t wait_ns);
+
+/* ---- for those who look on (view.c) ---------------------------------------------------------- */
+
+/* Everything but what is now; 0 or -ENOMEM. Then, with the now filled in, what the model says. */
+int psti_engine_look(pst_engine *engine, psti_view *out);
+void psti_engine_model(pst_engine *engine, psti_view *out);
 
 /* ---- for the client -------------------------------------------------------------------------- */
 

@@ -32,6 +32,8 @@ struct pst_engine {
     pthread_mutex_t
         lock; /* guards jobs and bad*; innermost but the budget's (taken under the pool's lock) */
     pst_job *jobs;
+    uint64_t started_ns;
+    atomic_uint_fast64_t job_count; /* ever opened: the last one's number */
     bad_sample *bad;
     size_t bad_count, bad_cap;
     int64_t bad_unlisted;
@@ -43,6 +45,7 @@ struct pst_dataset {
 
 struct pst_job {
     pst_engine *engine;
+    uint64_t id; /* for those who look on */
     pst_job *next;
     /* NULL once the engine was freed. Served: a record, until the job goes on in this process;
      * partner: remote_take_over, which stores it while others may look at statistics. */

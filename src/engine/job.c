@@ -209,6 +209,20 @@ static psti_id128 tier_form(psti_id128 form)
     return psti_hash_final(&hash);
 }
 
+/* What is shown of it. Of what another process opened its owner knows best. */
+static void label(const pst_job *job, const pst_job_options *o, psti_feed_spec *spec)
+{
+    const psti_feed_hooks *h = &spec->hooks;
+    const char *where = h->path ? h->path : psti_dataset_path(job->data);
+    psti_feed_label *l = &spec->label;
+    l->id = h->id ? h->id : job->id;
+    l->pid = h->pid ? h->pid : (uint32_t)getpid();
+    l->uid = h->pid ? h->uid : (uint32_t)geteuid();
+    snprintf(l->dataset, sizeof l->dataset, "%s", where ? where : psti_dataset_kind(job->data));
+    snprintf(l->pipeline, sizeof l->pipeline, "%s", o->pipeline);
+    spec->hooks.path = NULL;
+}
+
 int job_open_feed(pst_job *job, psti_pool *pool, const pst_job_options *o,
                   const psti_feed_hooks *hooks, psti_feed **out, pst_error *err)
 {
@@ -240,6 +254,7 @@ int job_open_feed(pst_job *job, psti_pool *pool, const pst_job_options *o,
     };
     if (hooks)
         spec.hooks = *hooks;
+    label(job, o, &spec);
     int rc = fields_choose(job->data, o->fields, &choice, err);
     if (rc == 0)
         rc = make_plan(job, o, &choice, &spec.plan, err);
@@ -293,6 +308,7 @@ int psti_job_open_hooked(pst_engine *engine, pst_dataset *data, const pst_job_op
     if (!job)
         return psti_fail(err, -ENOMEM, "job", NULL, "out of memory while opening the job");
     job->engine = engine;
+    job->id = atomic_fetch_add_explicit(&engine->job_count, 1, memory_order_relaxed) + 1;
     job->data = psti_dataset_ref(data->data);
     job->skip_limit = opts->skip_limit;
     rc = psti_pipeline_parse(opts->pipeline, &job->pipeline, err);

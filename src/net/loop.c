@@ -31,6 +31,7 @@ enum { WATCH_NS = 100000000 };
 enum { DEPTH_DEFAULT = 64, DEPTH_MAX = 1024, EVENTS = 64, PATIENCE_S = 120 };
 
 net_counts net_count;
+net_kind net_kinds[2];
 
 typedef struct get_list {
     psti_get *first, *last;
@@ -756,5 +757,16 @@ void psti_net_stats_get(psti_net_stats *out)
         .bytes = atomic_load(&net_count.bytes),
         .connections = atomic_load(&net_count.connections),
         .in_flight = (uint64_t)atomic_load(&net.begun),
+    };
+}
+
+void psti_net_traffic_get(bool s3, psti_net_traffic *out)
+{
+    const net_kind *kind = &net_kinds[s3];
+    *out = (psti_net_traffic){
+        .requests = atomic_load_explicit(&kind->requests, memory_order_relaxed),
+        .retries = atomic_load_explicit(&kind->retries, memory_order_relaxed),
+        .errors = atomic_load_explicit(&kind->errors, memory_order_relaxed),
+        .bytes = atomic_load_explicit(&kind->bytes, memory_order_relaxed),
     };
 }

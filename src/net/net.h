@@ -177,5 +177,10 @@ typedef struct psti_net_stats {
     uint64_t in_flight; /* now */
 } psti_net_stats;
 void psti_net_stats_get(psti_net_stats *out);
+/* The same by scheme: s3://, or http:// and https://. */
+typedef struct psti_net_traffic {
+    uint64_t requests, retries, errors, bytes;
+} psti_net_traffic;
+void psti_net_traffic_get(bool s3, psti_net_traffic *out);
 
 #endif

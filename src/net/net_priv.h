@@ -333,6 +333,11 @@ typedef struct net_counts {
     atomic_ullong requests, lists, retries, resumed, hedges, throttled, errors, bytes, connections;
 } net_counts;
 extern net_counts net_count;
+/* The same by scheme: of http(s):// and of s3://. */
+typedef struct net_kind {
+    atomic_ullong requests, retries, errors, bytes;
+} net_kind;
+extern net_kind net_kinds[2];
 static inline void count_up(atomic_ullong *count, uint64_t by)
 {
     atomic_fetch_add_explicit(count, by, memory_order_relaxed);

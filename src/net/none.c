@@ -84,6 +84,12 @@ int psti_net_head(psti_bucket *bucket, const char *key, uint64_t *size, char eta
     return psti_fail(err, -ENOTSUP, "bucket", key, "built without libcurl");
 }
 
+void psti_net_traffic_get(bool s3, psti_net_traffic *out)
+{
+    (void)s3;
+    *out = (psti_net_traffic){0};
+}
+
 void psti_net_stats_get(psti_net_stats *out)
 {
     memset(out, 0, sizeof *out);

@@ -48,8 +48,10 @@ void request_finish(psti_get *get, int status)
 {
     drop_transfers(get, NULL);
     sum_drop(&get->request.sum);
-    if (status < 0 && status != -ECANCELED)
+    if (status < 0 && status != -ECANCELED) {
         count_up(&net_count.errors, 1);
+        count_up(&net_kinds[get->bucket->s3].errors, 1);
+    }
     get->took_ns = loop_now() - get->request.submitted_ns;
     loop_forget(get, status);
 }
@@ -132,6 +134,7 @@ bool request_take(psti_transfer *t, const uint8_t *bytes, size_t count)
     r->received += count;
     r->progress_ns = loop_now();
     count_up(&net_count.bytes, count);
+    count_up(&net_kinds[get->bucket->s3].bytes, count);
     return true;
 }
 
@@ -387,6 +390,7 @@ static int launch(psti_get *get, int place, bool fresh, uint64_t now_ns)
     t->speed_ns = now_ns;
     get->request.transfer[place] = t;
     count_up(&net_count.requests, 1);
+    count_up(&net_kinds[get->bucket->s3].requests, 1);
     if (get->request.kind == REQUEST_LIST)
         count_up(&net_count.lists, 1);
     return 0;
@@ -424,6 +428,7 @@ static void start(psti_get *get, uint64_t now_ns, bool again)
     }
     if (r->attempts) {
         count_up(&net_count.retries, 1);
+        count_up(&net_kinds[get->bucket->s3].retries, 1);
         count_up(&net_count.resumed, r->received > 0);
     }
     loop_place(get, true);

@@ -70,6 +70,7 @@ typedef struct psti_share_pick {
     void *payload;   /* HIT */
     uint32_t ticket; /* PREPARE: names the preparation until it ends */
     uint64_t number; /* PREPARE: one counter per group, the key of its draws */
+    bool substitute; /* HIT: taken ahead of its place */
 } psti_share_pick;
 
 void psti_share_next(psti_share *share, int member, psti_share_pick *pick);

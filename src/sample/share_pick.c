@@ -193,6 +193,7 @@ void psti_share_next(psti_share *share, int member, psti_share_pick *pick)
     const uint32_t first = psti_bits_next(&seat->ready, front);
     if (first < end) {
         take(share, member, choose(share, seat, first, end), pick);
+        pick->substitute = true;
         seat->substitutes++;
         share->counts.substitutes++;
         return;

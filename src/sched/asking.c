@@ -461,3 +461,19 @@ void ask_stats(const psti_pool *pool, pst_job_stats *out)
                          atomic_load_explicit(&asker->damaged, memory_order_relaxed) +
                          atomic_load_explicit(&asker->unasked, memory_order_relaxed);
 }
+
+void ask_look(const psti_pool *pool, psti_view_remote *out)
+{
+    psti_remote_stats stats;
+    *out = (psti_view_remote){.there = pool->asker != NULL};
+    if (!pool->asker)
+        return;
+    pst_job_stats job = {.size = sizeof job};
+    ask_stats(pool, &job);
+    psti_remote_stats_get(pool->asker->remote, &stats);
+    out->hits = stats.hits;
+    out->misses = stats.misses;
+    out->errors = job.remote_errors;
+    out->open = stats.nodes > 0 && stats.nodes_up == 0;
+    out->bytes_per_second = stats.bytes_per_s;
+}

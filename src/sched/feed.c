@@ -144,6 +144,7 @@ static int feed_prepare(psti_feed *feed, pst_error *err)
     feed->outputs = psti_plan_outputs(feed->spec.plan, &feed->out);
     feed->fetches = psti_dataset_fetches(feed->spec.data);
     feed->far = psti_dataset_is_far(feed->spec.data);
+    look_open(feed);
     int rc = psti_dataset_start(feed->spec.data, err);
     if (rc < 0)
         return rc;
@@ -241,6 +242,7 @@ void psti_feed_close(psti_feed *feed)
     pool_pump_locked(pool); /* what was put aside is for workers to end, and they may be idle */
     while (feed->inflight > 0 || feed->epoch_making || feed->shelf_busy || feed->ahead.reading)
         pthread_cond_wait(&pool->room, &pool->lock);
+    look_end_locked(feed);
     unlink_locked(feed);
     group_leave_locked(feed);
     ahead_close_locked(feed);
@@ -304,6 +306,7 @@ static void lease_locked(psti_feed *feed, run *r, pst_batch *block)
         feed->pads += !block->valid[i];
     }
     feed->batches++;
+    feed->delivered_bytes += block->bytes;
     lane_pace_locked(feed);
     tuner_look_locked(feed);
     worth_update_locked(feed->pool);
@@ -320,6 +323,7 @@ static void lease_locked(psti_feed *feed, run *r, pst_batch *block)
 static int fail_locked(psti_feed *feed, const pst_error *err)
 {
     feed->error = *err;
+    look_bad_locked(feed, err);
     if (err->code == -ETIMEDOUT || err->code == -ECANCELED)
         feed->error.code = -EIO;
     return feed->error.code;
@@ -357,11 +361,9 @@ static int take_locked(psti_feed *feed, pst_batch **out)
 
 static void note_wait_locked(psti_feed *feed, uint64_t since)
 {
-    const uint64_t waited = psti_now_ns() - since;
     feed->wait_since = 0;
-    feed->waits++;
-    feed->wait_ns += waited;
-    psti_hist_add(&feed->wait_hist, waited);
+    if (!feed->spec.hooks.wake) /* else its owner tells, psti_feed_waited */
+        look_waited_locked(feed, psti_now_ns() - since);
 }
 
 /* Once a feed, and only when it is the consumer's doing. How many it holds, or 0. */
@@ -397,6 +399,10 @@ int psti_feed_next(psti_feed *feed, int64_t timeout_ns, pst_batch **out)
         pthread_mutex_lock(&pool->lock);
         const int rc = take_locked(feed, out);
         feed->wanted = rc == WAIT;
+        if (rc != WAIT)
+            feed->wanted_ns = 0;
+        else if (!feed->wanted_ns)
+            feed->wanted_ns = called;
         if (rc == WAIT)
             tuner_waits_locked(feed);
         if (rc == 1)

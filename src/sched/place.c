@@ -30,8 +30,10 @@ static void seal_and_publish(worker *w, psti_feed *feed, pst_batch *block)
     if (err.code)
         block->error = err;
     if (rc == 0 && mix >= 0) {
-        feed->stage_ns[mix] += psti_now_ns() - since;
+        const uint64_t took = psti_now_ns() - since;
+        feed->stage_ns[mix] += took;
         feed->stage_runs[mix]++;
+        psti_bars_add(&feed->stage_bars[mix], took, 1);
     }
     if (!feed->layout.dense)
         feed->pool->staged += block->cap;
@@ -134,6 +136,7 @@ static void skip_locked(run *r, int64_t position, int64_t share, bool valid, pst
     }
     r->bad++;
     feed->skipped++;
+    look_bad_locked(feed, err);
     if (feed->spec.bad(feed->spec.user, err) < 0) {
         run_fail_locked(r, err);
         return;

@@ -458,6 +458,8 @@ void psti_pool_free(psti_pool *pool)
     for (int i = 0; i < pool->spare_count; i++)
         psti_work_free(pool->spare[i]);
     psti_cache_free(pool->cache);
+    psti_free(pool->ended);
+    psti_free(pool->bad);
     psti_free(pool->spare);
     psti_free(pool->tasks);
     psti_free(pool->workers);

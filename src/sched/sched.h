@@ -16,6 +16,7 @@
 #include "pipeline/pipeline.h"
 #include "sample/sample.h"
 #include "source/source.h"
+#include "watch/view.h"
 
 /* ---- pool ------------------------------------------------------------------------------------ */
 
@@ -59,6 +60,16 @@ void psti_pool_keep_members(psti_pool *pool);
 int psti_pool_io(
     const psti_pool *pool); /* the backend that reads: PST_IO_URING or PST_IO_THREADS */
 
+/* ---- looking on (look.c) --------------------------------------------------------------------- */
+
+struct psti_model_input;
+/* Jobs, running and ended, as one moment has them; cache, tiers, sources of files, bad samples,
+ * workers. 0 or -ENOMEM. Takes the pool's lock for some microseconds a job. */
+int psti_pool_look(psti_pool *pool, psti_view *out);
+/* What the model is asked with: the measured figures of the feed that does most. False: nothing is
+ * measured yet. */
+bool psti_pool_model(psti_pool *pool, struct psti_model_input *out);
+
 /* ---- feed ------------------------------------------------------------------------------------ */
 
 typedef struct psti_feed psti_feed;
@@ -86,7 +97,19 @@ typedef struct psti_feed_hooks {
     /* Whether the job may have the sample: 0, or a code that makes it bad. No lock is held. */
     int (*may)(void *user, int64_t id, pst_error *err);
     void *user;
+    /* Whose job it is, for those who look on: a number, the other process; where the dataset lies
+     * as he says it, looked at while the feed is opened (NULL = as the dataset says). */
+    uint64_t id;
+    uint32_t pid, uid;
+    const char *path;
 } psti_feed_hooks;
+
+/* What is shown of a feed beside its numbers. */
+typedef struct psti_feed_label {
+    uint64_t id;
+    uint32_t pid, uid;
+    char dataset[256], pipeline[1024]; /* shortened */
+} psti_feed_label;
 
 typedef struct psti_feed_spec {
     psti_dataset *data; /* the feed takes its own reference */
@@ -115,6 +138,7 @@ typedef struct psti_feed_spec {
     int (*bad)(void *user, pst_error *err);
     void *user;
     psti_feed_hooks hooks;
+    psti_feed_label label;
 } psti_feed_spec;
 
 int psti_feed_open(psti_pool *pool, const psti_feed_spec *spec, psti_feed **out, pst_error *err);
@@ -127,6 +151,9 @@ uint64_t psti_feed_epoch(psti_feed *feed);
 int64_t psti_feed_steps(psti_feed *feed);
 void psti_feed_error(psti_feed *feed, pst_error *out);
 void psti_feed_stats(psti_feed *feed, pst_job_stats *out);
+/* Of a feed with hooks, whose consumer is in another process: he waited so long for a batch. What
+ * psti_feed_next takes is not his time and is not counted. */
+void psti_feed_waited(psti_feed *feed, uint64_t wait_ns);
 const psti_plan *psti_feed_plan(const psti_feed *feed);
 /* The ring's blocks; makes them. 0, -ENOENT past the end, -ENOMEM. */
 int psti_feed_memory(psti_feed *feed, int index, void **base, size_t *bytes);

@@ -380,6 +380,7 @@ void ask_lend(const task *t, const psti_cache_content *content, uint64_t life_ms
 void ask_end_locked(task *t);
 void ask_free(task *t);
 void ask_stats(const psti_pool *pool, pst_job_stats *out); /* of the engine */
+void ask_look(const psti_pool *pool, psti_view_remote *out);
 double ask_bandwidth(const psti_pool *pool); /* bytes a second; 0: no tier, or not measured */
 double ask_handling(const psti_pool *pool);  /* CPU seconds of a byte */
 void tiers_answered(task *t);
@@ -440,11 +441,20 @@ void group_heard(const task *t, bool others);
 /* How much each group takes a second, and how far its feeds are apart. */
 void group_rates_locked(const psti_pool *pool);
 
+/* look.c: what those who look on are shown; the pool's lock is held but for the first. */
+void look_open(psti_feed *feed);
+void look_end_locked(psti_feed *feed);                       /* into the totals of its dataset */
+void look_bad_locked(psti_feed *feed, const pst_error *err); /* among the last bad samples */
+void look_waited_locked(psti_feed *feed, uint64_t wait_ns);  /* the consumer, for a batch */
+void look_task_locked(psti_feed *feed, const task *t);       /* how long it took, what it read */
+
 /* worth.c */
 static inline void running_mean(double *of, double value)
 {
     *of = *of > 0 ? *of + (value - *of) / 64 : value;
 }
+/* What the model is asked with, of this feed alone. */
+void worth_input_locked(const psti_pool *pool, const psti_feed *feed, struct psti_model_input *in);
 /* Bytes for augmented entries of a group as the model plans them. */
 uint64_t worth_plan_locked(const psti_pool *pool, const group *g, double entry_bytes,
                            double spread);

@@ -501,6 +501,7 @@ struct psti_feed {
     task *runnable;        /* by order */
 
     uint64_t wait_since; /* the consumer's own: when a wait began that timed out; 0 = none */
+    uint64_t wanted_ns;  /* since when the consumer waits; 0 = it does not */
     atomic_uint wake;    /* consumers wait on it; partner: psti_feed_next */
     atomic_bool aborted; /* set by psti_feed_abort; partner: psti_feed_next */
 
@@ -511,7 +512,10 @@ struct psti_feed {
         stored_hits, prepared, disk_hits, disk_misses, disk_bytes, remote_hits, remote_misses,
         remote_bytes, adopted;
     uint64_t stage_ns[PST_STAGES_MAX], stage_runs[PST_STAGES_MAX];
+    uint64_t delivered_bytes, substitutions;
     psti_hist wait_hist;
+    psti_bars stage_bars[PST_STAGES_MAX], read_bars, wait_bars, cost_bars;
+    int source_kind; /* psti_view_source; -1: counted by the net, or by nobody; fixed */
 };
 
 /* ---- pool (pool.c)
@@ -617,6 +621,12 @@ struct psti_pool {
     psti_reader *reader;
     worker *workers;
     int worker_count;
+    /* For those who look on: reads of local files, jobs that ended, the last bad samples. */
+    psti_view_traffic traffic[PSTI_VIEW_SOURCES];
+    psti_view_ended *ended;
+    int ended_count, ended_room;
+    psti_view_bad *bad; /* a ring; made when first needed */
+    uint64_t bad_count; /* ever */
 };
 
 #include "sched/sched_calls.h"

@@ -474,6 +474,9 @@ void task_count_stages_locked(worker *w, psti_feed *feed)
             continue;
         feed->stage_ns[i] += w->kit.stage_ns[i];
         feed->stage_runs[i] += w->kit.stage_runs[i];
+        if (w->kit.stage_runs[i])
+            psti_bars_add(&feed->stage_bars[i], w->kit.stage_ns[i] / w->kit.stage_runs[i],
+                          w->kit.stage_runs[i]);
         w->kit.stage_ns[i] = w->kit.stage_runs[i] = 0;
     }
     feed->warnings += w->kit.warnings;
@@ -490,6 +493,7 @@ void task_count_locked(worker *w, task *t)
     feed->read_ns += t->read_ns;
     feed->read_away_ns += t->read_away ? t->read_ns : 0;
     feed->read_runs += !t->cached;
+    look_task_locked(feed, t);
     feed->cache_hits += t->cached && !t->augmented;
     feed->shared_hits += t->augmented && !t->adopted;
     feed->adopted += t->adopted;

@@ -143,7 +143,7 @@ static const double SPREAD_LEAST = 0.02;
 /* Jobs would take more than they get; how much does not matter, their proportion does. */
 static const double DEMAND_TIMES = 4;
 
-static void fill_input(const psti_pool *pool, const psti_feed *feed, psti_model_input *in)
+void worth_input_locked(const psti_pool *pool, const psti_feed *feed, psti_model_input *in)
 {
     const double whole = whole_s(feed);
     const double part = feed->from_decoded_s > 0 ? feed->from_decoded_s : FROM_DECODED * whole;
@@ -174,7 +174,7 @@ uint64_t worth_plan_locked(const psti_pool *pool, const group *g, double entry_b
         if (f->group != g || jobs == PSTI_MODEL_JOBS)
             continue;
         if (jobs == 0)
-            fill_input(pool, f, &in);
+            worth_input_locked(pool, f, &in);
         in.consumer[jobs++] = DEMAND_TIMES * f->rate;
     }
     if (jobs < 2)

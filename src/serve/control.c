@@ -209,6 +209,23 @@ static enum MHD_Result reply(struct MHD_Connection *to, unsigned status, json_t 
     return ok;
 }
 
+static enum MHD_Result reply_watch(pst_server *s, struct MHD_Connection *to)
+{
+    psti_writ text = {0};
+    const char *history = MHD_lookup_connection_value(to, MHD_GET_ARGUMENT_KIND, "history");
+    if (looker_json(s->looker, history && strcmp(history, "1") == 0, &text) < 0)
+        return MHD_NO;
+    struct MHD_Response *r =
+        MHD_create_response_from_buffer(text.size, text.data, MHD_RESPMEM_MUST_COPY);
+    psti_writ_fini(&text);
+    if (!r)
+        return MHD_NO;
+    MHD_add_response_header(r, "Content-Type", "application/json");
+    const enum MHD_Result ok = MHD_queue_response(to, MHD_HTTP_OK, r);
+    MHD_destroy_response(r);
+    return ok;
+}
+
 static uid_t uid_of(struct MHD_Connection *to)
 {
     const union MHD_ConnectionInfo *info =
@@ -276,12 +293,14 @@ static enum MHD_Result answer(void *user, struct MHD_Connection *to, const char 
         return answer_pulled(control, to, method, url + sizeof below - 1, r);
     if (strcmp(method, "GET") != 0)
         return reply(to, MHD_HTTP_METHOD_NOT_ALLOWED, pulled_refusal("only GET", "invalid"));
+    if (strcmp(url, "/v1/watch") == 0)
+        return reply_watch(control->server, to);
     for (size_t i = 0; i < sizeof pages / sizeof *pages; i++)
         if (strcmp(url, pages[i].url) == 0)
             return reply(to, MHD_HTTP_OK, pages[i].show(control->server));
     return reply(to, MHD_HTTP_NOT_FOUND,
-                 pulled_refusal("there are /v1/jobs, /v1/datasets, /v1/datasets/NAME, /v1/engine "
-                                "and /v1/check",
+                 pulled_refusal("there are /v1/jobs, /v1/datasets, /v1/datasets/NAME, /v1/engine, "
+                                "/v1/check and /v1/watch",
                                 "not_found"));
 }
 

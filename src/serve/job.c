@@ -153,7 +153,11 @@ static int open_job(conn *c, pst_error *err)
                                    .wake = on_wake,
                                    .skipped = on_skipped,
                                    .may = c->foreign && !c->by_set ? on_may : NULL,
-                                   .user = c};
+                                   .user = c,
+                                   .id = c->facts.id,
+                                   .pid = c->facts.pid,
+                                   .uid = (uint32_t)c->who.uid,
+                                   .path = c->entry->path};
     rc = open_hooked(c, &hooks, err);
     if (rc < 0)
         return rc;
@@ -363,6 +367,7 @@ bool job_credit(conn *c, const wire_credit *credit)
     c->facts.wait_ns += credit->wait_ns;
     c->facts.stats.held = c->held;
     pthread_mutex_unlock(&c->server->lock);
+    psti_job_waited(c->job, credit->wait_ns);
     return true;
 }
 

@@ -370,6 +370,8 @@ static int start(pst_server *s, const pst_server_options *o, pst_error *err)
     if (s->listener < 0)
         return s->listener;
     rc = start_loop(s, err);
+    if (rc == 0)
+        rc = looker_open(s->engine, s->instance, false, &s->looker, err);
     return rc < 0 ? rc : control_open(s, &s->control, err);
 }
 
@@ -419,6 +421,7 @@ void pst_server_close(pst_server *s)
     if (!s)
         return;
     control_close(s->control);
+    looker_close(s->looker);
     if (s->listener >= 0)
         close(s->listener); /* from here on nobody comes */
     end_conns(s);

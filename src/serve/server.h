@@ -12,6 +12,7 @@
 #include "core/log.h"
 #include "core/memory.h"
 #include "core/status.h"
+#include "serve/looker.h"
 #include "serve/rights.h"
 #include "serve/sources.h"
 #include "serve/spec.h"
@@ -199,6 +200,7 @@ struct pst_server {
     uint64_t next_id, started_ns;
     atomic_bool stop;
     struct control *control;
+    looker *looker;
     sources sources; /* where its datasets come from */
 
     pthread_mutex_t lock; /* guards conns and their facts against the control thread, and closers */

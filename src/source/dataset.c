@@ -293,6 +293,11 @@ bool psti_dataset_is_far(const psti_dataset *data)
     return data->far != NULL;
 }
 
+const char *psti_dataset_path(const psti_dataset *data)
+{
+    return data->path;
+}
+
 const char *psti_dataset_url(const psti_dataset *data)
 {
     return data->far ? data->path : NULL;

@@ -110,6 +110,8 @@ int psti_dataset_extent(const psti_dataset *data, int64_t id, int field, psti_ex
 /* Whether samples lie in a bucket: then reads wait for a server, never for a disk, and what failed
  * was tried often enough. */
 bool psti_dataset_is_far(const psti_dataset *data);
+/* Where it lies, for messages; NULL for a list of files or a function. */
+const char *psti_dataset_path(const psti_dataset *data);
 const char *psti_dataset_url(const psti_dataset *data); /* of such a dataset; else NULL */
 /* A dataset of files that were copied from a bucket gets the identities of the objects there: asks
  * for the etag of each file, by its path below the root and its size. 0: set *etag, which is
