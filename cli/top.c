@@ -117,7 +117,7 @@ static int ask(const top *t, json_t **out)
 
 static void print_frame(top *t)
 {
-    enum { ROWS = 400 };
+    enum { ROWS = 1000 };
     int cols, rows;
     size_t bytes = 0;
     grid c;

@@ -142,6 +142,8 @@ static void draw_verdict(area *a, const top_view *v, const top_look *look)
 /* "NAME 1.2 of 4.0 ####    " from there on; where it ended. */
 static int gauge(area *a, int col, const char *text, double share, int bar)
 {
+    if (col > a->col && col + grid_width(a->c, text) > a->col + a->width)
+        return col; /* half a number is worse than none */
     col += grid_put(a->c, a->row, col, a->col + a->width - col, STYLE_PLAIN, text) + 1;
     const int room = a->col + a->width - col < bar ? a->col + a->width - col : bar;
     grid_bar(a->c, a->row, col, room, share > 0.9 ? STYLE_WARN : STYLE_BAR, share);
