@@ -104,10 +104,20 @@ static int flush_output(void)
     return errno == EPIPE ? CLI_FAIL : fail("cannot write to standard output: %s", strerror(errno));
 }
 
+/* What the library has to say goes over the progress line as everything else does. */
+static void on_log(int level, const char *text, void *user)
+{
+    enum { WARNING = 1 };
+    (void)user;
+    if (level <= WARNING)
+        say("%s", text);
+}
+
 int main(int argc, char **argv)
 {
     clock_begin();
     interrupt_setup();
+    pst_log_set(on_log, NULL);
     int exit_code = dispatch(argc, argv);
     progress_clear();
     if (exit_code == CLI_OK)
