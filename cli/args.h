@@ -65,6 +65,10 @@ typedef struct arg_option {
     OPT_TEXT("remote", "URL", at_, NULL,                                                           \
              "keep samples on a Redis or Valkey server for all jobs that name it, as in "          \
              "redis://cache:6379; the password is in PENSTOCK_REMOTE_PASSWORD")
+#define OPT_WATCH(at_)                                                                             \
+    OPT_TEXT("watch", "DIR|auto", at_, NULL,                                                       \
+             "let penstock top look at it while it runs: through a socket in DIR, or where top "   \
+             "finds it by itself")
 #define OPT_INDEX_DIR(at_)                                                                         \
     OPT_TEXT("index-dir", "DIR|none", at_, NULL,                                                   \
              "where listings are remembered (default: penstock in the cache folder)")

@@ -22,7 +22,7 @@ enum { SLICES = 3, COUNTS_MAX = 16, FILES_MAX = 4000 };
 static const uint64_t files_bytes_max = 256 << 20;
 
 typedef struct bench_values {
-    const char *data, *pipeline, *index_dir, *disk, *remote;
+    const char *data, *pipeline, *index_dir, *disk, *remote, *watch;
     int64_t batch, workers;
     double seconds;
     uint64_t seed, memory, cache;
@@ -204,6 +204,7 @@ static int measure(bench *b, row *r)
     engine_opts.cache_bytes = b->v->cache;
     engine_opts.disk = b->v->disk;
     engine_opts.remote = b->v->remote;
+    engine_opts.watch = b->v->watch;
     pst_job_options_init(&opts);
     opts.pipeline = b->pipeline;
     opts.batch = (int)b->v->batch;
@@ -386,6 +387,7 @@ static const arg_option options[] = {
     OPT_CACHE(AT(cache), "0", "decoded samples kept, as for feed"),
     OPT_DISK(AT(disk)),
     OPT_REMOTE(AT(remote)),
+    OPT_WATCH(AT(watch)),
     OPT_U64("seed", "S", AT(seed), "0", "of order and random choices"),
     OPT_INDEX_DIR(AT(index_dir)),
     OPT_FLAG("quiet", AT(quiet), "no progress"),

@@ -21,7 +21,8 @@
 
 typedef struct feed_values {
     const char *data, *pipeline, *split, *fields, *sampler, *rank, *on_error, *ledger, *save_state,
-        *load_state, *index_dir, *group, *bucket_by, *forms, *engine, *without, *disk, *remote;
+        *load_state, *index_dir, *group, *bucket_by, *forms, *engine, *without, *disk, *remote,
+        *watch;
     int64_t batch, epochs, start_epoch, workers, max_batches, io_depth, ready_depth, reorder_window,
         draws;
     uint64_t seed, memory, cache;
@@ -59,6 +60,7 @@ static int open_engine(feed *f)
     opts.address = f->v->engine;
     opts.disk = f->v->disk;
     opts.remote = f->v->remote;
+    opts.watch = f->v->watch;
     const int exit_code = choose_forms(f->v->forms, opts.forms);
     if (exit_code != CLI_OK)
         return exit_code;
@@ -378,6 +380,7 @@ static const arg_option options[] = {
              "as in 0:60:40 (default: as it pays)"),
     OPT_DISK(AT(disk)),
     OPT_REMOTE(AT(remote)),
+    OPT_WATCH(AT(watch)),
     OPT_INT("ready-depth", "N", AT(ready_depth), 0, 64, "0",
             "batches prepared ahead; 0 = 4, less if memory is short"),
     OPT_WORD(

@@ -13,7 +13,8 @@
 enum { UIDS_MOST = 64 };
 
 typedef struct serve_values {
-    const char *socket, *allow_uid, *forms, *disk, *remote, *dataset, *datasets, *dir;
+    const char *socket, *allow_uid, *forms, *disk, *remote, *dataset, *datasets, *dir, *http,
+        *http_token, *http_host;
     uint64_t memory, cache, client_cap;
     int64_t workers, idle_exit;
 } serve_values;
@@ -44,6 +45,8 @@ static int serve(const pst_server_options *opts)
     if (pst_server_open(opts, &server, &err) < 0)
         return fail_error(&err);
     printf("serving %s\n", pst_server_dir(server));
+    if (opts->http != NULL)
+        printf("to be looked at: port %d of %s\n", pst_server_http_port(server), opts->http);
     fflush(stdout);
     interrupt_server(server);
     const int rc = pst_server_run(server, &err);
@@ -65,6 +68,9 @@ static int run_serve(const void *values)
         return fail_usage("--dir and --socket are the same: give one");
     opts.dir = v->dir != NULL ? v->dir : v->socket;
     opts.depot = v->datasets;
+    opts.http = v->http;
+    opts.http_token = v->http_token;
+    opts.http_hosts = v->http_host;
     opts.datasets = v->dataset;
     opts.engine.memory_bytes = v->memory;
     opts.engine.cache_bytes = v->cache;
@@ -107,6 +113,14 @@ static const arg_option options[] = {
     OPT_TEXT("dataset", "NAME=URL[,...]", AT(dataset), NULL,
              "datasets in buckets that jobs may ask for by URL, as in "
              "photos=s3://bucket/photos; read with the daemon's credentials"),
+    OPT_TEXT("http", "ADDR", AT(http), NULL,
+             "show it over HTTP, too: PORT of this machine alone, ADDRESS:PORT or [ADDRESS]:PORT "
+             "(default: only on the control socket)"),
+    OPT_TEXT("http-token", "FILE", AT(http_token), NULL,
+             "its first line is what whoever looks over HTTP must send; needed where others can "
+             "reach ADDR"),
+    OPT_TEXT("http-host", "NAME[,...]", AT(http_host), NULL,
+             "names that browsers may know ADDR by, beside its digits and localhost"),
     OPT_INT("idle-exit", "S", AT(idle_exit), 0, 31536000, "0",
             "end when nobody was connected for S seconds; 0 = never"),
     OPT_BYTES("client-cap", "BYTES", AT(client_cap), "0",

@@ -4,7 +4,6 @@
  * themselves: anybody may make one in /tmp. */
 #include "top_find.h"
 
-#include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -26,10 +25,10 @@ static void add(found *out, const char *dir, const char *what)
     snprintf(e->what, sizeof e->what, "%s", what);
 }
 
-static void process_name(const char *pid, char *out, size_t cap)
+static void process_name(const char *folder, char *out, size_t cap)
 {
     char path[64], name[32] = "";
-    snprintf(path, sizeof path, "/proc/%.20s/comm", pid);
+    snprintf(path, sizeof path, "/proc/%d/comm", atoi(folder));
     FILE *file = fopen(path, "re");
     if (file) {
         const size_t n = fread(name, 1, sizeof name - 1, file);
@@ -40,22 +39,24 @@ static void process_name(const char *pid, char *out, size_t cap)
     text_plain(out, cap, name);
 }
 
-static bool is_number(const char *name)
+/* A process's number; where it has several engines, "-2" and so on behind it. */
+static bool is_process(const char *name)
 {
-    size_t i = 0;
-    while (isdigit((unsigned char)name[i]))
-        i++;
-    return i > 0 && i < 12 && name[i] == '\0';
+    const size_t digits = strspn(name, "0123456789");
+    const char *rest = name + digits;
+    const size_t more = *rest == '-' ? strspn(rest + 1, "0123456789") : 0;
+    return digits > 0 && digits < 11 && more < 6 && (*rest == '\0' || (more && !rest[1 + more]));
 }
 
 static int by_number(const struct dirent **a, const struct dirent **b)
 {
-    return atoi((*a)->d_name) - atoi((*b)->d_name);
+    const int one = atoi((*a)->d_name), other = atoi((*b)->d_name);
+    return one != other ? (one < other ? -1 : 1) : strcmp((*a)->d_name, (*b)->d_name);
 }
 
 static int keeps(const struct dirent *e)
 {
-    return is_number(e->d_name);
+    return is_process(e->d_name);
 }
 
 static void look_below(found *out, const char *base)
@@ -67,7 +68,7 @@ static void look_below(found *out, const char *base)
         const int len = snprintf(dir, sizeof dir, "%s/%s", base, names[i]->d_name);
         if (len < (int)sizeof dir && control_listens(dir, true)) {
             process_name(names[i]->d_name, name, sizeof name);
-            snprintf(what, sizeof what, "process %.12s (%s)", names[i]->d_name, name);
+            snprintf(what, sizeof what, "process %.20s (%s)", names[i]->d_name, name);
             add(out, dir, what);
         }
         free(names[i]);

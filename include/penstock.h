@@ -198,6 +198,10 @@ typedef struct pst_engine_options {
                             none) */
     const char *remote;  /* the remote tier: "redis://HOST[:PORT]", samples are kept there for all
                             engines that name it; never with a password in it (NULL or "" = none) */
+    const char *watch;   /* a folder with a socket where this user may look at the engine, made if
+                            need be: penstock top, or GET /metrics, /v1/watch and /v1/stream; "auto"
+                            = one where penstock top finds it; "off" = none (NULL = what
+                            $PENSTOCK_WATCH says, else none) */
 } pst_engine_options;
 
 /* What was asked for and what it became on this machine. */

@@ -34,6 +34,13 @@ typedef struct pst_server_options {
     const char *depot; /* where pulled datasets are kept. Whoever passes on the open folder of one
                           of them, DIR/NAME, may read all of it, whoever he is; copied (NULL = the
                           default of penstock/datasets.h, and no such right) */
+    const char *http; /* also to be looked at over TCP: "PORT" (of 127.0.0.1), "ADDRESS:PORT" or
+                         "[ADDRESS]:PORT"; port 0 = a free one (NULL = not at all) */
+    const char *http_token; /* a file that only its owner can read, whose first line, of 16 bytes or
+                               more, whoever looks must have; needed where the address is not of
+                               this machine alone (NULL = none) */
+    const char *http_hosts; /* names that browsers may know the address by, "NAME,NAME" (NULL = its
+                               digits and localhost) */
 } pst_server_options;
 
 PST_API void pst_server_options_init(pst_server_options *opts);
@@ -48,6 +55,8 @@ PST_API void pst_server_stop(pst_server *server);
 PST_API void pst_server_close(pst_server *server);
 /* The directory that is served. */
 PST_API const char *pst_server_dir(const pst_server *server);
+/* The port that is looked at over TCP; 0 = there is none. */
+PST_API int pst_server_http_port(const pst_server *server);
 /* The directory of an address as in pst_engine_options, or the default (NULL). 0 or -EINVAL. */
 PST_API int pst_server_find(const char *address, char *dir, size_t cap);
 

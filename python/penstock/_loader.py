@@ -59,6 +59,7 @@ class Loader:
     decoded and augmented samples may have of it, three shares of 1 (None = as it pays).
     disk: "DIR:BYTES", for example "/scratch/cache:200G": samples are kept in files there, too, and found again by later
     runs. remote: "redis://HOST": they are kept on that server for all loaders that name it.
+    watch: a folder where `penstock top` may look at the engine while it runs, or "auto" (None = what $PENSTOCK_WATCH says).
     sampling: "opportunistic": samples that other loaders of the engine have prepared come first, each still once an epoch
     (order is then "ready"); loaders with the same data, pipeline and `group` share.
 
@@ -115,11 +116,12 @@ class Loader:
         buckets: str | Iterable[int] | None = None,
         disk: str | None = None,
         remote: str | None = None,
+        watch: Path | None = None,
     ) -> None:
-        engines = workers or memory or cache is not None or forms is not None or disk or remote
+        engines = workers or memory or cache is not None or forms is not None or disk or remote or watch
         if isinstance(engine, Engine) and engines:
             raise SettingError(
-                "workers, memory, cache, forms, disk and remote belong to the engine; give them there, not beside engine="
+                "workers, memory, cache, forms, disk, remote and watch belong to the engine; give them there, not beside engine="
             )
         if not train:
             _check_evaluation(shuffle, order, drop_last, ends)
@@ -155,6 +157,7 @@ class Loader:
         self.dataset = as_dataset(data)
         self._owns_engine = not isinstance(engine, Engine)
         self._tiers = {"disk": disk, "remote": remote}
+        self._watch = os.fspath(watch) if watch is not None else None
         self.engine = engine if isinstance(engine, Engine) else self._make_engine(workers, memory, cache, forms, engine)
         self._open()
 
@@ -183,7 +186,7 @@ class Loader:
             size = size or max(64 << 20, whole["memory"] // local) + (0 if kept == AUTO else kept)
 
         def share(where: str | None) -> Engine:
-            return Engine(workers, size, kept, forms=as_forms(forms), address=where, **self._tiers)
+            return Engine(workers, size, kept, forms=as_forms(forms), address=where, watch=self._watch, **self._tiers)
 
         if local > 1 and address == "auto":
             from ._local import shared_engine

@@ -84,6 +84,7 @@ class Engine:
         address: str | None = None,
         disk: str | None = None,
         remote: str | None = None,
+        watch: str | None = None,
     ) -> Engine: ...
     @property
     def settings(self) -> dict[str, Any]: ...

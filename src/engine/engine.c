@@ -57,6 +57,8 @@ int pst_engine_new(const pst_engine_options *opts, pst_engine **out, pst_error *
     rc = remote_engine(engine, opts, &spec, err);
     if (rc == 0)
         rc = psti_pool_new(&spec, &engine->pool, err);
+    if (rc == 0)
+        rc = watch_open(engine, opts, err);
     if (rc < 0) {
         pst_engine_free(engine);
         return rc;
@@ -86,6 +88,7 @@ void pst_engine_free(pst_engine *engine)
     if (!engine || engine->pid != getpid())
         return; /* in a forked child there are no threads to stop, and the memory is the parent's
                    copy */
+    watch_close(engine);
     for (;;) {
         pthread_mutex_lock(&engine->lock);
         pst_job *job = engine->jobs;

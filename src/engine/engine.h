@@ -37,6 +37,14 @@ void psti_job_waited(pst_job *job, uint64_t wait_ns);
 int psti_engine_look(pst_engine *engine, psti_view *out);
 void psti_engine_model(pst_engine *engine, psti_view *out);
 
+/* Showing an engine of this process. The room serve fills the table in, if it can. */
+typedef struct psti_watch_ops {
+    /* where: as in pst_engine_options.watch. It is looked at until close, which joins threads. */
+    int (*open)(pst_engine *engine, const char *where, void **out, pst_error *err);
+    void (*close)(void *watch);
+} psti_watch_ops;
+void psti_watch_register(const psti_watch_ops *ops);
+
 /* ---- for the client -------------------------------------------------------------------------- */
 
 /* The daemon is gone, or was never there. Never seen by users. */

@@ -33,6 +33,7 @@ struct pst_engine {
         lock; /* guards jobs and bad*; innermost but the budget's (taken under the pool's lock) */
     pst_job *jobs;
     uint64_t started_ns;
+    void *watch;                    /* who shows it; NULL = nobody */
     atomic_uint_fast64_t job_count; /* ever opened: the last one's number */
     bad_sample *bad;
     size_t bad_count, bad_cap;
@@ -95,6 +96,9 @@ void remote_abort(pst_job *job);
 void remote_stats(const pst_job *job, pst_job_stats *out);
 int remote_memory(const pst_job *job, int index, void **base, size_t *bytes);
 void remote_detach(pst_job *job);
+/* watch.c: NULL is fine for opts */
+int watch_open(pst_engine *engine, const pst_engine_options *opts, pst_error *err);
+void watch_close(pst_engine *engine);
 /* options.c */
 pst_job_options *options_copy(const pst_job_options *o);
 void options_free(pst_job_options *o);

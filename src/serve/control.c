@@ -13,6 +13,7 @@
 #include "core/clock.h"
 #include "serve/pulled.h"
 #include "serve/server.h"
+#include "serve/show.h"
 
 enum { CONNECTIONS_MOST = 32, TIMEOUT_S = 5, MEMORY = 16 << 10, BODY_MOST = 16 << 10 };
 
@@ -20,6 +21,7 @@ struct control {
     pst_server *server;
     struct MHD_Daemon *http;
     struct pulled *pulled;
+    show show;
     int sock;
 };
 
@@ -209,23 +211,6 @@ static enum MHD_Result reply(struct MHD_Connection *to, unsigned status, json_t 
     return ok;
 }
 
-static enum MHD_Result reply_watch(pst_server *s, struct MHD_Connection *to)
-{
-    psti_writ text = {0};
-    const char *history = MHD_lookup_connection_value(to, MHD_GET_ARGUMENT_KIND, "history");
-    if (looker_json(s->looker, history && strcmp(history, "1") == 0, &text) < 0)
-        return MHD_NO;
-    struct MHD_Response *r =
-        MHD_create_response_from_buffer(text.size, text.data, MHD_RESPMEM_MUST_COPY);
-    psti_writ_fini(&text);
-    if (!r)
-        return MHD_NO;
-    MHD_add_response_header(r, "Content-Type", "application/json");
-    const enum MHD_Result ok = MHD_queue_response(to, MHD_HTTP_OK, r);
-    MHD_destroy_response(r);
-    return ok;
-}
-
 static uid_t uid_of(struct MHD_Connection *to)
 {
     const union MHD_ConnectionInfo *info =
@@ -278,7 +263,8 @@ static enum MHD_Result answer(void *user, struct MHD_Connection *to, const char 
                  {"/v1/engine", show_engine},
                  {"/v1/check", show_check}};
     (void)version;
-    const struct control *control = user;
+    struct control *control = user;
+    enum MHD_Result shown;
     request *r = *per_request;
     if (!r) { /* the head alone: the answer waits until the request is whole */
         *per_request = r = psti_secret_alloc(sizeof *r);
@@ -291,16 +277,16 @@ static enum MHD_Result answer(void *user, struct MHD_Connection *to, const char 
     }
     if (strncmp(url, below, sizeof below - 1) == 0)
         return answer_pulled(control, to, method, url + sizeof below - 1, r);
+    if (show_answer(&control->show, to, method, url, &shown))
+        return shown;
     if (strcmp(method, "GET") != 0)
         return reply(to, MHD_HTTP_METHOD_NOT_ALLOWED, pulled_refusal("only GET", "invalid"));
-    if (strcmp(url, "/v1/watch") == 0)
-        return reply_watch(control->server, to);
     for (size_t i = 0; i < sizeof pages / sizeof *pages; i++)
         if (strcmp(url, pages[i].url) == 0)
             return reply(to, MHD_HTTP_OK, pages[i].show(control->server));
     return reply(to, MHD_HTTP_NOT_FOUND,
                  pulled_refusal("there are /v1/jobs, /v1/datasets, /v1/datasets/NAME, /v1/engine, "
-                                "/v1/check and /v1/watch",
+                                "/v1/check, /v1/watch, /v1/stream and /metrics",
                                 "not_found"));
 }
 
@@ -340,6 +326,7 @@ int control_open(pst_server *s, struct control **out, pst_error *err)
     control->server = s;
     *out = control;
     control->sock = -1;
+    show_init(&control->show, s->looker);
     control->pulled = pulled_new(s->depot, &s->sources);
     if (!control->pulled)
         return psti_fail(err, -ENOMEM, "serve", NULL, "out of memory");
@@ -348,11 +335,11 @@ int control_open(pst_server *s, struct control **out, pst_error *err)
     if (control->sock < 0)
         return control->sock;
     control->http = MHD_start_daemon(
-        MHD_USE_EPOLL_INTERNAL_THREAD, 0, NULL, NULL, answer, control, MHD_OPTION_LISTEN_SOCKET,
-        control->sock, MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS_MOST,
-        MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)TIMEOUT_S, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
-        (size_t)MEMORY, MHD_OPTION_NOTIFY_CONNECTION, greet, control, MHD_OPTION_NOTIFY_COMPLETED,
-        request_ended, control, MHD_OPTION_END);
+        MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME, 0, NULL, NULL, answer, control,
+        MHD_OPTION_LISTEN_SOCKET, control->sock, MHD_OPTION_CONNECTION_LIMIT,
+        (unsigned)CONNECTIONS_MOST, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)TIMEOUT_S,
+        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)MEMORY, MHD_OPTION_NOTIFY_CONNECTION, greet,
+        control, MHD_OPTION_NOTIFY_COMPLETED, request_ended, control, MHD_OPTION_END);
     if (!control->http)
         return psti_fail(err, -EIO, "serve", WHERE_CONTROL, "the control socket does not start");
     return 0;
@@ -362,10 +349,12 @@ void control_close(struct control *control)
 {
     if (!control)
         return;
+    show_end(&control->show);
     if (control->http)
         MHD_stop_daemon(control->http); /* closes the socket */
     else if (control->sock >= 0)
         close(control->sock);
+    show_fini(&control->show);
     pulled_free(control->pulled);
     psti_free(control);
 }

@@ -11,8 +11,9 @@
 #include "core/log.h"
 #include "core/memory.h"
 #include "core/status.h"
+#include "watch/metrics.h"
 
-static const uint64_t SECOND = 1000000000, INTEREST = 15 * (uint64_t)1000000000;
+static const uint64_t SECOND = 1000000000, INTEREST = 75 * (uint64_t)1000000000;
 
 struct looker {
     pst_engine *engine;
@@ -24,6 +25,7 @@ struct looker {
     pthread_cond_t asked; /* somebody began to look, or it ends */
     bool ending;
     uint64_t asked_ns; /* when somebody last looked; 0 = never */
+    looker_listener *listeners;
     psti_view *view;
     psti_history *history;
 };
@@ -38,10 +40,93 @@ static int take_locked(looker *l)
     return 0;
 }
 
+static bool listened_locked(const looker *l)
+{
+    for (looker_listener *who = l->listeners; who; who = who->next)
+        if (atomic_load(&who->wanted) > 0)
+            return true;
+    return false;
+}
+
 static bool interested(const looker *l, uint64_t now)
 {
-    return l->keeps || (l->asked_ns && now - l->asked_ns < INTEREST);
+    return l->keeps || listened_locked(l) || (l->asked_ns && now - l->asked_ns < INTEREST);
 }
+
+/* ---- events ---------------------------------------------------------------------------------- */
+
+void looker_event_unref(looker_event *e)
+{
+    if (!e || atomic_fetch_sub(&e->refs, 1) > 1)
+        return;
+    psti_writ_fini(&e->text);
+    psti_free(e);
+}
+
+static looker_event *event_locked(looker *l, bool first)
+{
+    looker_event *e = psti_calloc(PSTI_MEM_SERVE, 1, sizeof *e);
+    if (!e)
+        return NULL;
+    psti_json j = {0};
+    atomic_init(&e->refs, 1);
+    psti_writ_add(&j.text, first ? "retry: 2000\nevent: view\ndata: " : "event: view\ndata: ");
+    psti_view_json(l->view, first ? l->history : NULL, &j);
+    psti_writ_add(&j.text, "\n\n");
+    e->text = j.text;
+    if (!e->text.failed)
+        return e;
+    looker_event_unref(e);
+    return NULL;
+}
+
+static void reading_locked(looker *l)
+{
+    if (take_locked(l) < 0)
+        return;
+    psti_history_add(l->history, l->view);
+    looker_event *e = listened_locked(l) ? event_locked(l, false) : NULL;
+    for (looker_listener *who = l->listeners; e && who; who = who->next)
+        if (atomic_load(&who->wanted) > 0)
+            who->told(who->user, e);
+    looker_event_unref(e);
+}
+
+looker_event *looker_first(looker *l)
+{
+    pthread_mutex_lock(&l->lock);
+    looker_event *e = take_locked(l) < 0 ? NULL : event_locked(l, true);
+    pthread_mutex_unlock(&l->lock);
+    return e;
+}
+
+void looker_listen(looker *l, looker_listener *who)
+{
+    pthread_mutex_lock(&l->lock);
+    who->next = l->listeners;
+    l->listeners = who;
+    pthread_mutex_unlock(&l->lock);
+}
+
+void looker_leave(looker *l, looker_listener *who)
+{
+    pthread_mutex_lock(&l->lock);
+    looker_listener **at = &l->listeners;
+    while (*at && *at != who)
+        at = &(*at)->next;
+    if (*at)
+        *at = who->next;
+    pthread_mutex_unlock(&l->lock);
+}
+
+void looker_wake(looker *l)
+{
+    pthread_mutex_lock(&l->lock);
+    pthread_cond_broadcast(&l->asked);
+    pthread_mutex_unlock(&l->lock);
+}
+
+/* ---- the thread ------------------------------------------------------------------------------ */
 
 static void *look_on(void *user)
 {
@@ -52,13 +137,12 @@ static void *look_on(void *user)
         const uint64_t now = psti_now_ns();
         if (!interested(l, now)) {
             pthread_cond_wait(&l->asked, &l->lock);
-            due = psti_now_ns();
+            due = psti_now_ns(); /* a reading at once, to compare the next ones with */
         } else if (now < due) {
             const struct timespec until = psti_timespec_ns(due);
             pthread_cond_timedwait(&l->asked, &l->lock, &until);
         } else {
-            if (take_locked(l) == 0)
-                psti_history_add(l->history, l->view);
+            reading_locked(l);
             due = now - due < SECOND ? due + SECOND : now + SECOND;
         }
     }
@@ -110,23 +194,44 @@ void looker_close(looker *l)
     psti_free(l);
 }
 
+/* Somebody looks: the view is taken for him. */
+static int begin_locked(looker *l)
+{
+    const uint64_t now = psti_now_ns();
+    if (!interested(l, now))
+        pthread_cond_broadcast(&l->asked);
+    l->asked_ns = now;
+    return take_locked(l);
+}
+
+static int finish(int rc, psti_writ *text, psti_writ *out)
+{
+    if (rc < 0 || text->failed) {
+        psti_writ_fini(text);
+        return -ENOMEM;
+    }
+    *out = *text;
+    return 0;
+}
+
 int looker_json(looker *l, bool history, psti_writ *out)
 {
     psti_json j = {0};
     pthread_mutex_lock(&l->lock);
-    const uint64_t now = psti_now_ns();
-    const bool idle = !interested(l, now);
-    l->asked_ns = now;
-    const int rc = take_locked(l);
+    const int rc = begin_locked(l);
     if (rc == 0)
         psti_view_json(l->view, history ? l->history : NULL, &j);
-    if (idle)
-        pthread_cond_broadcast(&l->asked);
     pthread_mutex_unlock(&l->lock);
-    if (rc < 0 || j.text.failed) {
-        psti_writ_fini(&j.text);
-        return -ENOMEM;
-    }
-    *out = j.text;
-    return 0;
+    return finish(rc, &j.text, out);
+}
+
+int looker_metrics(looker *l, psti_writ *out)
+{
+    psti_writ text = {0};
+    pthread_mutex_lock(&l->lock);
+    const int rc = begin_locked(l);
+    if (rc == 0)
+        psti_metrics(l->view, &text);
+    pthread_mutex_unlock(&l->lock);
+    return finish(rc, &text, out);
 }

@@ -319,6 +319,7 @@ static int start_engine(pst_server *s, const pst_server_options *o, pst_error *e
 {
     pst_engine_options options = o->engine;
     options.address = "embedded"; /* whatever the environment says */
+    options.watch = "off";        /* the daemon's own socket shows it */
     const int rc = pst_engine_new(&options, &s->engine, err);
     if (rc < 0)
         return rc;
@@ -352,6 +353,7 @@ static int start(pst_server *s, const pst_server_options *o, pst_error *err)
         return psti_fail(err, -EINVAL, "serve", o->dir, "the directory's name is too long");
     pst_engine_options options = o->engine;
     options.address = "embedded"; /* whatever the environment says */
+    options.watch = "off";        /* the daemon's own socket shows it */
     int rc =
         pst_settings_resolve(&options, &s->settings, err); /* refused before anything is taken */
     if (rc == 0)
@@ -371,8 +373,10 @@ static int start(pst_server *s, const pst_server_options *o, pst_error *err)
         return s->listener;
     rc = start_loop(s, err);
     if (rc == 0)
-        rc = looker_open(s->engine, s->instance, false, &s->looker, err);
-    return rc < 0 ? rc : control_open(s, &s->control, err);
+        rc = looker_open(s->engine, s->instance, o->http != NULL, &s->looker, err);
+    if (rc == 0)
+        rc = control_open(s, &s->control, err);
+    return rc < 0 || !o->http ? rc : control_http(s, o, err);
 }
 
 int pst_server_open(const pst_server_options *opts, pst_server **out, pst_error *err)
@@ -420,6 +424,7 @@ void pst_server_close(pst_server *s)
 {
     if (!s)
         return;
+    control_http_close(s);
     control_close(s->control);
     looker_close(s->looker);
     if (s->listener >= 0)

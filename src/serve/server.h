@@ -201,6 +201,7 @@ struct pst_server {
     atomic_bool stop;
     struct control *control;
     looker *looker;
+    struct http *http;
     sources sources; /* where its datasets come from */
 
     pthread_mutex_t lock; /* guards conns and their facts against the control thread, and closers */
@@ -229,5 +230,8 @@ void server_watch(pst_server *s, conn *c, bool out);
 
 int control_open(pst_server *s, struct control **out, pst_error *err);
 void control_close(struct control *control);
+/* http.c: the same to be looked at over TCP, as the options say. */
+int control_http(pst_server *s, const pst_server_options *o, pst_error *err);
+void control_http_close(pst_server *s);
 
 #endif

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Readings of an engine, a second apart. What is now is the difference to the reading of two
- * seconds ago; of a job that is younger, to its beginning. Gaps, when nobody looked, are left as
- * they are: a reading that is too old to compare with is not used. */
+ * seconds ago; of a job that is younger, to its beginning; after a gap in which nobody looked to
+ * the last one before it, if that is not too old. */
 #include "watch/history.h"
 
 #include <stdio.h>
 
 #include "core/memory.h"
 
-static const uint64_t SPAN_NS = 1900000000, GAP_NS = 5000000000;
+static const uint64_t SPAN_NS = 1900000000, GAP_NS = 5000000000, OLD_NS = 120000000000;
 
 typedef struct job_reading {
     uint64_t id, samples, wait_ns;
@@ -60,11 +60,12 @@ static const reading *before(const psti_history *h, uint64_t now_ns)
     const reading *best = NULL;
     for (int back = 0; back < h->count; back++) {
         const reading *r = ago(h, back);
-        if (now_ns - r->taken_ns > GAP_NS)
+        const uint64_t age = now_ns - r->taken_ns;
+        if (age > (best ? GAP_NS : OLD_NS))
             break;
         if (now_ns > r->taken_ns)
             best = r;
-        if (now_ns - r->taken_ns >= SPAN_NS)
+        if (age >= SPAN_NS)
             break;
     }
     return best;

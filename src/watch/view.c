@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/memory.h"
+#include "watch/text.h"
 
 const double psti_view_bounds[PSTI_VIEW_BOUNDS] = {
     0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10};
@@ -85,7 +86,7 @@ void psti_view_name(const char *path, char name[PSTI_VIEW_NAME])
     size_t end = strlen(path);
     while (end > 1 && path[end - 1] == '/')
         end--;
-    size_t begin = end;
+    size_t begin = end > 1 ? end : 0; /* "/" is a name, too */
     while (begin > 0 && path[begin - 1] != '/')
         begin--;
     size_t len = end - begin;
@@ -96,4 +97,10 @@ void psti_view_name(const char *path, char name[PSTI_VIEW_NAME])
     }
     memset(name, 0, PSTI_VIEW_NAME);
     memcpy(name, path + begin, len);
+    /* Totals are kept by it: what would be shown alike must be alike. */
+    for (size_t at = 0, one; at < len; at += one ? one : 1) {
+        one = psti_utf8_length(name + at, len - at);
+        if (one == 0 || (unsigned char)name[at] < 0x20 || name[at] == 0x7f)
+            name[at] = '?';
+    }
 }

@@ -3,10 +3,11 @@
 import os
 import re
 import signal
+import subprocess
 
 import pytest
 
-from conftest import job, view, wait_for
+from conftest import LIMIT_S, PIPELINE, job, view, wait_for
 
 
 def columns(line):
@@ -290,3 +291,21 @@ def test_real_jobs(top, serve, feed, cols, rows):
     screen.wait("where a sample's time goes", "random_resized_crop", "lanes", "tiers   none", "files")
     assert all(len(line) <= cols for line in text.splitlines()) and len(text.splitlines()) <= rows
     wait_for(screen.text, lambda: re.search(r"\d{2,3}%  +0% +\d+|\d+% +100% +0%", screen.text()))
+
+
+def test_an_engine_in_a_process(top, once, binary, environment, photos, tmp_path):
+    """It shows itself where it is told to, and is found without being named."""
+    env = {"XDG_RUNTIME_DIR": str(tmp_path / "run")}
+    (tmp_path / "run").mkdir(mode=0o700)
+    child = subprocess.Popen([binary, "feed", str(photos), "--pipeline", PIPELINE, "--batch", "8", "--epochs", "1000000", "--step-ms", "20", "--quiet",
+                              "--watch", "auto"], env={**environment, **env}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        wait_for(lambda: "", lambda: once("--once", env=env).returncode == 0)
+        screen = top(100, 30, env=env)
+        screen.wait("/photos", f"penstock/{child.pid}", "where a sample's time goes")
+        child.kill()
+        child.wait(LIMIT_S)
+        screen.wait("engine gone, waiting")
+    finally:
+        child.kill()
+        child.wait(LIMIT_S)

@@ -1,0 +1,143 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""What looking at an engine costs: CPU seconds of the daemon per sample, not looked at, with /metrics scraped every second, and
+with ten streams open. Three daemons, each with a job of its own, take turns, the others being stopped, so that whatever else the
+machine does falls on all of them alike; what counts is the median over the rounds of each round's ratio.
+
+    bench/watch.py PENSTOCK DATA [--rounds 12] [--seconds 1.5] [--out FILE.json]
+"""
+import argparse
+import http.client
+import json
+import os
+import re
+import signal
+import socket
+import statistics
+import subprocess
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+PIPELINE = "decode | random_resized_crop(224) | hflip"
+STREAMS, LIMIT = 10, 0.01
+
+
+class Pair:
+    """A daemon and its job."""
+
+    def __init__(self, binary, data, place, streams=0, scraped=False):
+        self.dir, self.scraped, self.costs = place, scraped, []
+        self.serve = subprocess.Popen([binary, "serve", "--socket", str(place), "--workers", "2", "--cache", "0", "--http", "0"]
+                                      if streams or scraped else
+                                      [binary, "serve", "--socket", str(place), "--workers", "2", "--cache", "0"],
+                                      stdout=subprocess.PIPE, text=True)
+        assert self.serve.stdout.readline().startswith("serving")
+        self.port = 0
+        if streams or scraped:
+            self.port = int(re.search(r"port (\d+)", self.serve.stdout.readline()).group(1))
+        self.feed = subprocess.Popen([binary, "feed", str(data), "--pipeline", PIPELINE, "--batch", "32", "--epochs", "100000",
+                                      "--engine", f"unix:{place}", "--quiet"], stdout=subprocess.DEVNULL)
+        for _ in range(streams):
+            threading.Thread(target=self.listen, daemon=True).start()
+        self.signal(signal.SIGSTOP)
+
+    def listen(self):
+        while True:
+            try:
+                line = http.client.HTTPConnection("127.0.0.1", self.port)
+                line.request("GET", "/v1/stream")
+                answer = line.getresponse()
+                while answer.read1(65536):
+                    pass
+            except OSError:
+                time.sleep(0.5)
+
+    def signal(self, number):
+        for child in (self.serve, self.feed):
+            child.send_signal(number)
+
+    def cpu(self):
+        """CPU seconds of all its threads."""
+        return sum(int(Path(task, "schedstat").read_text().split()[0]) for task in Path(f"/proc/{self.serve.pid}/task").iterdir()) / 1e9
+
+    def samples(self):
+        with socket.socket(socket.AF_UNIX) as sock:
+            sock.connect(str(self.dir / "control.sock"))
+            sock.sendall(b"GET /v1/jobs HTTP/1.0\r\n\r\n")
+            answer = b""
+            while part := sock.recv(65536):
+                answer += part
+        jobs = json.loads(answer.partition(b"\r\n\r\n")[2])["jobs"]
+        return jobs[0]["samples"] if jobs else 0
+
+    def turn(self, seconds):
+        """CPU seconds per sample of a while."""
+        self.signal(signal.SIGCONT)
+        time.sleep(0.25)
+        cpu, count, end = self.cpu(), self.samples(), time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0:
+            if self.scraped:
+                line = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+                line.request("GET", "/metrics")
+                assert line.getresponse().read().endswith(b"# EOF\n")
+                line.close()
+            time.sleep(max(0.0, min(left, 1.0)))
+        cpu, count = self.cpu() - cpu, self.samples() - count
+        self.signal(signal.SIGSTOP)
+        return cpu / max(1, count)
+
+    def end(self):
+        self.signal(signal.SIGCONT)
+        self.feed.kill()
+        self.serve.terminate()
+        for child in (self.feed, self.serve):
+            child.wait()
+
+
+def measure(args):
+    with tempfile.TemporaryDirectory() as top:
+        pairs = {"none": Pair(args.binary, args.data, Path(top, "a")), "metrics": Pair(args.binary, args.data, Path(top, "b"), scraped=True),
+                 "streams": Pair(args.binary, args.data, Path(top, "c"), streams=STREAMS)}
+        try:
+            for pair in pairs.values():
+                pair.turn(0.5)
+            for index in range(args.rounds):
+                names = list(pairs) if index % 2 else list(reversed(pairs))
+                for name in names:
+                    pairs[name].costs.append(pairs[name].turn(args.seconds))
+        finally:
+            for pair in pairs.values():
+                pair.end()
+        return {name: pair.costs for name, pair in pairs.items()}
+
+
+def summary(costs):
+    out = {"cpu_ms_per_sample": {name: round(1e3 * statistics.median(each), 4) for name, each in costs.items()}}
+    for name in ("metrics", "streams"):
+        ratios = sorted(one / base - 1 for one, base in zip(costs[name], costs["none"]))
+        out[name] = {"extra": round(statistics.median(ratios), 5), "quartiles": [round(q, 5) for q in statistics.quantiles(ratios, n=4)],
+                     "limit": LIMIT}
+    return out
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("binary")
+    parser.add_argument("data")
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--seconds", type=float, default=1.5)
+    parser.add_argument("--out")
+    args = parser.parse_args()
+    found = {"cores": os.cpu_count(), "rounds": args.rounds, "seconds": args.seconds, "streams": STREAMS, "pipeline": PIPELINE,
+             **summary(measure(args))}
+    for name in ("metrics", "streams"):
+        print("%-8s %+.2f %% CPU per sample (quartiles %+.2f to %+.2f), limit %.0f %%" %
+              (name, 100 * found[name]["extra"], 100 * found[name]["quartiles"][0], 100 * found[name]["quartiles"][2], 100 * LIMIT))
+    if args.out:
+        Path(args.out).write_text(json.dumps(found, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
