@@ -115,6 +115,21 @@ int grid_put(grid *c, int row, int col, int width, grid_style style, const char 
     return used;
 }
 
+void grid_put_tail(grid *c, int row, int col, int width, grid_style style, const char *text)
+{
+    if (grid_width(c, text) <= width) {
+        grid_put(c, row, col, width, style, text);
+        return;
+    }
+    while (*text && grid_width(c, text) > width - 1) {
+        text++;
+        while (((unsigned char)*text & 0xC0) == 0x80)
+            text++;
+    }
+    grid_put(c, row, col, width < 1 ? 0 : 1, style, c->utf8 ? "…" : "~");
+    grid_put(c, row, col + 1, width - 1, style, text);
+}
+
 int grid_print(grid *c, int row, int col, int width, grid_style style, const char *format, ...)
 {
     char text[1024];

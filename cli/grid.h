@@ -37,6 +37,8 @@ void grid_fini(grid *c);
 int grid_put(grid *c, int row, int col, int width, grid_style style, const char *text);
 int grid_print(grid *c, int row, int col, int width, grid_style style, const char *format, ...)
     __attribute__((format(printf, 6, 7)));
+/* The same for a path, whose end says more than its beginning. */
+void grid_put_tail(grid *c, int row, int col, int width, grid_style style, const char *text);
 /* The same, ending where the width ends. */
 void grid_right(grid *c, int row, int col, int width, grid_style style, const char *text);
 /* A bar: so much of the width. */

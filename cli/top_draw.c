@@ -124,8 +124,8 @@ static void draw_title(area *a, const top_view *v, const top_look *look)
     snprintf(right, sizeof right, "%sup %s", look->paused ? "PAUSED  " : "",
              text_duration(up, v->seconds));
     const int tail = grid_width(a->c, right) + GAP;
-    grid_put(a->c, a->row, used + GAP, a->width - used - GAP - tail, STYLE_DIM,
-             text_plain(dir, sizeof dir, look->dir));
+    grid_put_tail(a->c, a->row, used + GAP, a->width - used - GAP - tail, STYLE_DIM,
+                  text_plain(dir, sizeof dir, look->dir));
     grid_right(a->c, a->row++, a->width - tail, tail, look->paused ? STYLE_WARN : STYLE_DIM, right);
 }
 

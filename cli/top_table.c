@@ -37,7 +37,6 @@ static void show_id(const view_job *job, char out[CELL])
     snprintf(out, CELL, "%.0f", job->id);
 }
 
-/* The end of a path says more than its beginning. */
 static void show_dataset(const view_job *job, char out[CELL])
 {
     snprintf(out, CELL, "%s", job->dataset);
@@ -202,24 +201,12 @@ static fit fit_columns(const grid *c, const top_view *v)
 
 /* ---- drawing --------------------------------------------------------------------------------- */
 
-/* A text that is cut at its beginning. */
-static const char *tail_of(const grid *c, const char *text, int width)
-{
-    while (grid_width(c, text) > width) {
-        text++;
-        while (((unsigned char)*text & 0xC0) == 0x80)
-            text++;
-    }
-    return text;
-}
-
 static void draw_cell(grid *c, int row, int col, int width, const column *k, const view_job *job)
 {
     char cell[CELL];
     k->show(job, cell);
-    if (k->sort == SORT_DATASET && grid_width(c, cell) > width) {
-        grid_put(c, row, col, 1, STYLE_PLAIN, c->utf8 ? "…" : "~");
-        grid_put(c, row, col + 1, width - 1, STYLE_PLAIN, tail_of(c, cell, width - 1));
+    if (k->sort == SORT_DATASET) {
+        grid_put_tail(c, row, col, width, STYLE_PLAIN, cell);
         return;
     }
     grid_style style = STYLE_PLAIN;

@@ -302,7 +302,7 @@ def test_an_engine_in_a_process(top, once, binary, environment, photos, tmp_path
     try:
         wait_for(lambda: "", lambda: once("--once", env=env).returncode == 0)
         screen = top(100, 30, env=env)
-        screen.wait("/photos", f"penstock/{child.pid}", "where a sample's time goes")
+        screen.wait("/photos", f"/{child.pid} ", "where a sample's time goes")
         child.kill()
         child.wait(LIMIT_S)
         screen.wait("engine gone, waiting")
