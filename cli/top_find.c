@@ -28,7 +28,7 @@ static void add(found *out, const char *dir, const char *what)
 static void process_name(const char *folder, char *out, size_t cap)
 {
     char path[64], name[32] = "";
-    snprintf(path, sizeof path, "/proc/%d/comm", atoi(folder));
+    snprintf(path, sizeof path, "/proc/%ld/comm", strtol(folder, NULL, 10));
     FILE *file = fopen(path, "re");
     if (file) {
         const size_t n = fread(name, 1, sizeof name - 1, file);
@@ -50,7 +50,7 @@ static bool is_process(const char *name)
 
 static int by_number(const struct dirent **a, const struct dirent **b)
 {
-    const int one = atoi((*a)->d_name), other = atoi((*b)->d_name);
+    const long one = strtol((*a)->d_name, NULL, 10), other = strtol((*b)->d_name, NULL, 10);
     return one != other ? (one < other ? -1 : 1) : strcmp((*a)->d_name, (*b)->d_name);
 }
 

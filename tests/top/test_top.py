@@ -63,7 +63,8 @@ def test_200x50(top, engine):
 
 
 def test_resizing(top, engine):
-    screen = top(80, 24, "--engine", engine().address)
+    """At once: the next look is an hour away."""
+    screen = top(80, 24, "--engine", engine().address, "--interval", 3600)
     screen.wait("PID", "decode-bound: 3", without=["PIPELINE"])
     screen.size(200, 50)
     screen.wait("PIPELINE", "augmented")
