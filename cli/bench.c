@@ -26,7 +26,7 @@ typedef struct bench_values {
     int64_t batch, workers;
     double seconds;
     uint64_t seed, memory, cache;
-    bool json;
+    bool quiet, json;
 } bench_values;
 
 /* The measurement for one worker count. */
@@ -45,6 +45,8 @@ typedef struct bench {
     size_t file_count;
     row rows[COUNTS_MAX];
     int row_count;
+    int64_t begin_ns; /* of the first measurement, and seconds that all of them take */
+    double expected_s;
 } bench;
 
 /* ---- files for the limit -------------------------------------------------------------------- */
@@ -73,11 +75,27 @@ static void load_files(bench *b)
         else
             pst_free(bytes);
         total += size;
-        progress_show("bench: reading %lld of %lld files", (long long)i, (long long)most);
+        progress_step(&(progress_at){.what = "bench, reading",
+                                     .things = "files",
+                                     .done = (uint64_t)i,
+                                     .all = (uint64_t)most});
     }
 }
 
 /* ---- measuring ------------------------------------------------------------------------------ */
+
+/* How far all worker counts together are is a matter of time alone. */
+static void show_progress(const bench *b, const char *note, const char *things, uint64_t count,
+                          double seconds)
+{
+    const double spent = (double)(clock_ns() - b->begin_ns) * 1e-9, share = spent / b->expected_s;
+    progress_step(&(progress_at){.what = "bench",
+                                 .things = things,
+                                 .note = note,
+                                 .done = count,
+                                 .share = share < 0.99 ? share : 0.99,
+                                 .rate = seconds > 0 ? (double)count / seconds : 0});
+}
 
 /* The next batch, across epochs. Returns 1, or a negative code. */
 static int next_batch(pst_job *job, uint64_t *samples)
@@ -94,28 +112,32 @@ static int next_batch(pst_job *job, uint64_t *samples)
 }
 
 /* Throws away what is ready and waits until the workers are at full speed. */
-static int warm_up(pst_job *job, double seconds)
+static int warm_up(const bench *b, pst_job *job, double seconds)
 {
     pst_job_stats stats = {.size = sizeof stats};
     uint64_t ignored = 0;
     pst_job_stats_get(job, &stats);
     const int64_t end_ns = clock_ns() + (int64_t)(seconds * 1e9);
     int rc = 1;
-    for (uint32_t i = 0; rc == 1 && (i < 2 * stats.ready_depth + 1 || clock_ns() < end_ns); i++)
+    for (uint32_t i = 0; rc == 1 && (i < 2 * stats.ready_depth + 1 || clock_ns() < end_ns); i++) {
         rc = next_batch(job, &ignored);
+        show_progress(b, "warming up", NULL, 0, 0);
+    }
     return rc;
 }
 
 static int feed_slice(const bench *b, pst_job *job, row *r)
 {
+    char note[TEXT_SHORT];
     const double slice = b->v->seconds / SLICES;
-    int rc = warm_up(job, slice / 4);
+    snprintf(note, sizeof note, r->workers == 1 ? "%d worker" : "%d workers", r->workers);
+    int rc = warm_up(b, job, slice / 4);
     const int64_t begin_ns = clock_ns();
     const double cpu = clock_cpu();
     while (rc == 1 && (double)(clock_ns() - begin_ns) * 1e-9 < slice) {
         rc = next_batch(job, &r->samples);
-        progress_show("bench: %d workers, %llu samples", r->workers,
-                      (unsigned long long)r->samples);
+        show_progress(b, note, "samples", r->samples,
+                      r->seconds + (double)(clock_ns() - begin_ns) * 1e-9);
     }
     r->seconds += (double)(clock_ns() - begin_ns) * 1e-9;
     r->cpu_s += clock_cpu() - cpu;
@@ -127,8 +149,11 @@ static int feed_slice(const bench *b, pst_job *job, row *r)
 static int limit_slice(const bench *b, int slice, row *r)
 {
     const double seconds = b->v->seconds / SLICES, part = seconds < 0.5 ? seconds : 0.5;
+    char note[TEXT_SHORT];
     double done = 0;
     int rc = 0;
+    snprintf(note, sizeof note, r->workers == 1 ? "limit of %d thread" : "limit of %d threads",
+             r->workers);
     while (b->file_count > 0 && rc == 0 && done < seconds && interrupt_signal() == 0) {
         declimit_result result = {0};
         const uint64_t seed = b->v->seed + (uint64_t)slice * 1000003 + (uint64_t)(done * 1e6);
@@ -137,15 +162,14 @@ static int limit_slice(const bench *b, int slice, row *r)
         r->limit_seconds += result.seconds;
         r->limit_cpu_s += result.cpu_s;
         done += part;
-        progress_show("bench: limit of %d threads, %llu images", r->workers,
-                      (unsigned long long)r->limit_images);
+        show_progress(b, note, "images", r->limit_images, r->limit_seconds);
     }
     return rc;
 }
 
 static int measure_job(const bench *b, pst_job *job, row *r)
 {
-    int rc = warm_up(job, b->v->seconds / SLICES / 2);
+    int rc = warm_up(b, job, b->v->seconds / SLICES / 2);
     for (int slice = 0; slice < SLICES && rc >= 0 && interrupt_signal() == 0; slice++) {
         rc = limit_slice(b, slice, r);
         if (rc >= 0)
@@ -310,6 +334,10 @@ static int run_rows(bench *b)
         return fail_error(&err);
     load_files(b);
     plan_rows(b, settings.cpus > 0 ? settings.cpus : 1);
+    /* A half, and for each slice a quarter, of a slice to warm up; the limit takes as long. */
+    const double slices = SLICES * (b->file_count > 0 ? 2.25 : 1.25) + 0.5;
+    b->expected_s = b->row_count * slices * b->v->seconds / SLICES;
+    b->begin_ns = clock_ns();
     int exit_code = CLI_OK;
     for (int i = 0; i < b->row_count && exit_code == CLI_OK && interrupt_signal() == 0; i++)
         exit_code = measure(b, &b->rows[i]);
@@ -326,6 +354,8 @@ static int run_bench(const void *values)
 {
     bench *b = cli_alloc(sizeof *b);
     b->v = values;
+    if (b->v->quiet)
+        progress_quiet();
     int exit_code = check_pipeline(b->v->pipeline, b->pipeline);
     if (exit_code == CLI_OK)
         exit_code = open_data(b->v->data, b->v->index_dir, &b->data);
@@ -360,6 +390,7 @@ static const arg_option options[] = {
     OPT_WATCH(AT(watch)),
     OPT_U64("seed", "S", AT(seed), "0", "of order and random choices"),
     OPT_INDEX_DIR(AT(index_dir)),
+    OPT_FLAG("quiet", AT(quiet), "no progress"),
     OPT_FLAG("json", AT(json), "one JSON object"),
     OPT_END,
 };

@@ -65,6 +65,15 @@ enum { TEXT_SHORT = 32 };
 char *text_count(char buf[TEXT_SHORT], uint64_t value);
 char *text_bytes(char buf[TEXT_SHORT], uint64_t bytes);
 char *text_seconds(char buf[TEXT_SHORT], double seconds);
+/* For people who wait: "12 s", "3 min 20 s", "2 h 5 min", "3 d 4 h". */
+char *text_duration(char buf[TEXT_SHORT], double seconds);
+/* Bytes of the well-formed UTF-8 character at s, 0 if there is none. */
+int text_utf8(const char *s);
+/* A name as it may be shown on a terminal: bytes that are no text, control characters and those
+ * that turn the direction of writing become \\xNN. Cut to cap; returns out. */
+char *text_plain(char *out, size_t cap, const char *text);
+/* Bytes of the first so many characters. */
+size_t text_cut(const char *text, size_t characters);
 /* Whole texts to numbers; false when anything is left over or out of range. */
 bool text_to_u64(const char *text, uint64_t *out);
 bool text_to_i64(const char *text, int64_t *out);

@@ -8,6 +8,6 @@
 
 extern const command command_synth, command_inspect, command_run, command_preview, command_feed,
     command_bench, command_plan, command_ops, command_settings, command_serve, command_jobs,
-    command_fsck, command_pull, command_datasets, command_evict;
+    command_top, command_fsck, command_pull, command_datasets, command_evict;
 
 #endif

@@ -4,26 +4,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "cli.h"
 #include "json.h"
-
-/* Length of the well-formed UTF-8 sequence at s, 0 if there is none. */
-static int utf8_length(const unsigned char *s)
-{
-    if (s[0] < 0x80)
-        return 1;
-    const int length = s[0] >= 0xF0 ? 4 : s[0] >= 0xE0 ? 3 : 2;
-    if (s[0] < 0xC2 || s[0] > 0xF4)
-        return 0;
-    for (int i = 1; i < length; i++) {
-        if ((s[i] & 0xC0) != 0x80)
-            return 0;
-    }
-    /* Too long a form, a surrogate, past the last plane. */
-    if ((s[0] == 0xE0 && s[1] < 0xA0) || (s[0] == 0xED && s[1] > 0x9F) ||
-        (s[0] == 0xF0 && s[1] < 0x90) || (s[0] == 0xF4 && s[1] > 0x8F))
-        return 0;
-    return length;
-}
 
 static void put_escaped(FILE *out, unsigned char c)
 {
@@ -38,12 +20,12 @@ static void put_escaped(FILE *out, unsigned char c)
 static void put_text(FILE *out, const char *text)
 {
     fputc('"', out);
-    for (const unsigned char *s = (const unsigned char *)text; *s != 0;) {
-        const int length = utf8_length(s);
+    for (const char *s = text; *s != 0;) {
+        const int length = text_utf8(s);
         if (length == 0)
             fputs("\\ufffd", out);
-        else if (*s < 0x20 || *s == '"' || *s == '\\' || *s == 0x7F)
-            put_escaped(out, *s);
+        else if ((unsigned char)*s < 0x20 || *s == '"' || *s == '\\' || *s == 0x7F)
+            put_escaped(out, (unsigned char)*s);
         else
             fwrite(s, 1, (size_t)length, out);
         s += length ? length : 1;

@@ -10,11 +10,23 @@
 #include "interrupt.h"
 #include "progress.h"
 
-const command *const commands[] = {
-    &command_synth, &command_inspect, &command_run,      &command_preview,
-    &command_feed,  &command_pull,    &command_datasets, &command_evict,
-    &command_serve, &command_jobs,    &command_fsck,     &command_bench,
-    &command_plan,  &command_ops,     &command_settings, NULL};
+const command *const commands[] = {&command_synth,
+                                   &command_inspect,
+                                   &command_run,
+                                   &command_preview,
+                                   &command_feed,
+                                   &command_pull,
+                                   &command_datasets,
+                                   &command_evict,
+                                   &command_serve,
+                                   &command_jobs,
+                                   &command_top,
+                                   &command_fsck,
+                                   &command_bench,
+                                   &command_plan,
+                                   &command_ops,
+                                   &command_settings,
+                                   NULL};
 
 static const command *find_command(const char *name)
 {
@@ -92,10 +104,20 @@ static int flush_output(void)
     return errno == EPIPE ? CLI_FAIL : fail("cannot write to standard output: %s", strerror(errno));
 }
 
+/* What the library has to say goes over the progress line as everything else does. */
+static void on_log(int level, const char *text, void *user)
+{
+    enum { WARNING = 1 };
+    (void)user;
+    if (level <= WARNING)
+        say("%s", text);
+}
+
 int main(int argc, char **argv)
 {
     clock_begin();
     interrupt_setup();
+    pst_log_set(on_log, NULL);
     int exit_code = dispatch(argc, argv);
     progress_clear();
     if (exit_code == CLI_OK)

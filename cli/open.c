@@ -11,8 +11,9 @@
 
 static int on_listing(uint64_t found, void *user)
 {
-    char count[TEXT_SHORT];
-    progress_show("listing %s: %s found", (const char *)user, text_count(count, found));
+    char what[256];
+    snprintf(what, sizeof what, "listing %s", (const char *)user);
+    progress_step(&(progress_at){.what = what, .things = "found", .done = found});
     return interrupt_signal();
 }
 

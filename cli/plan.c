@@ -21,7 +21,7 @@ typedef struct plan_values {
     uint64_t cache, source, remote, seed;
     int64_t jobs, cores;
     double seconds;
-    bool json, paper;
+    bool quiet, json, paper;
 } plan_values;
 
 typedef struct planning {
@@ -80,7 +80,7 @@ static int parse_consumer(planning *p)
 static int show(double done, void *user)
 {
     (void)user;
-    progress_show("plan: measuring, %.0f %%", 100 * done);
+    progress_step(&(progress_at){.what = "plan, measuring", .share = done});
     return interrupt_signal() != 0;
 }
 
@@ -433,6 +433,8 @@ static int run_plan(const void *values)
 {
     planning *p = cli_alloc(sizeof *p);
     p->v = values;
+    if (p->v->quiet)
+        progress_quiet();
     int exit_code = parse_consumer(p);
     if (exit_code == CLI_OK)
         exit_code = check_pipeline(p->v->pipeline, p->pipeline);
@@ -488,6 +490,7 @@ static const arg_option options[] = {
     OPT_INDEX_DIR(AT(index_dir)),
     OPT_TEXT("svg", "FILE", AT(svg), NULL, "draws all splits as a heat map"),
     OPT_FLAG("paper", AT(paper), "also what Seneca's published equations choose"),
+    OPT_FLAG("quiet", AT(quiet), "no progress"),
     OPT_FLAG("json", AT(json), "one JSON object"),
     OPT_END,
 };

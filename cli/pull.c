@@ -24,12 +24,13 @@ typedef struct watcher {
 static int watch(const pst_pull_progress *now, void *user)
 {
     watcher *w = user;
-    char done[TEXT_SHORT], all[TEXT_SHORT], rate[TEXT_SHORT], objects[TEXT_SHORT];
+    char what[32], objects[96], done[TEXT_SHORT], all[TEXT_SHORT];
     w->last = *now;
-    const double per_s = now->seconds > 0 ? (double)now->bytes_fetched / now->seconds : 0;
-    progress_show("pulling %.12s: %s of %s, %s objects, %s/s", now->revision,
-                  text_bytes(done, now->bytes_done), text_bytes(all, now->bytes),
-                  text_count(objects, now->objects_done), text_bytes(rate, (uint64_t)per_s));
+    snprintf(what, sizeof what, "pulling %.8s", now->revision);
+    snprintf(objects, sizeof objects, "%s/%s objects", text_count(done, now->objects_done),
+             text_count(all, now->objects));
+    progress_step(&(progress_at){
+        .what = what, .things = "B", .note = objects, .done = now->bytes_done, .all = now->bytes});
     return interrupt_signal() != 0;
 }
 

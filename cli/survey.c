@@ -182,7 +182,10 @@ static void *walk(void *guide_arg)
         /* 128 bits: count and turn may both be large. */
         look_at_sample(g, (int64_t)((__int128)turn * t->count / t->most));
         if (g->shows)
-            progress_show("inspect: %lld of %lld samples", (long long)turn, (long long)t->most);
+            progress_step(&(progress_at){.what = "inspect",
+                                         .things = "samples",
+                                         .done = (uint64_t)turn,
+                                         .all = (uint64_t)t->most});
     }
     return NULL;
 }
@@ -287,7 +290,10 @@ static int drain(pst_job *job, int64_t count)
             return fail_job(job, rc);
         done += pst_batch_get(batch)->valid_slots;
         pst_batch_release(batch);
-        progress_show("inspect: %lld of %lld samples decoded", (long long)done, (long long)count);
+        progress_step(&(progress_at){.what = "inspect, decoding",
+                                     .things = "samples",
+                                     .done = (uint64_t)done,
+                                     .all = (uint64_t)count});
     }
 }
 

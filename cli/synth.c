@@ -98,26 +98,24 @@ static bool going_on(shop *s)
     return atomic_load(&s->error) == 0 && interrupt_signal() == 0;
 }
 
-static void show_progress(shop *s, int64_t begin_ns)
+static void show_progress(shop *s)
 {
-    const double seconds = (double)(clock_ns() - begin_ns) * 1e-9;
-    const int64_t done = atomic_load(&s->done);
-    progress_show("synth: %lld of %lld %s, %.0f a second", (long long)done,
-                  (long long)s->values->count, s->kind->things,
-                  seconds > 0 ? (double)done / seconds : 0);
+    progress_step(&(progress_at){.what = "synth",
+                                 .things = s->kind->things,
+                                 .done = (uint64_t)atomic_load(&s->done),
+                                 .all = (uint64_t)s->values->count});
 }
 
 static void work(shop *s, bool shows)
 {
     void *tools = s->kind->tools_new();
-    const int64_t begin_ns = clock_ns();
     for (;;) {
         const int64_t number = atomic_fetch_add(&s->next, 1);
         if (number >= s->values->count || !going_on(s))
             break;
         make_one(s, tools, number);
         if (shows)
-            show_progress(s, begin_ns);
+            show_progress(s);
     }
     s->kind->tools_free(tools);
 }
@@ -219,6 +217,8 @@ static int run_synth(const void *values)
     const synth_kind *kind = find_kind(v->kind);
     if (!kind)
         return CLI_USAGE;
+    if (v->quiet)
+        progress_quiet();
     int exit_code = check_form(kind, &given);
     if (exit_code == CLI_OK)
         exit_code = make_folders(kind, v);
@@ -233,6 +233,8 @@ static int run_synth(const void *values)
     if (atomic_load(&s.error) != 0)
         return fail_errno(atomic_load(&s.error), "write", s.failed);
     const uint64_t done = (uint64_t)atomic_load(&s.done), bytes = (uint64_t)atomic_load(&s.bytes);
+    if (v->quiet)
+        return CLI_OK;
     printf("%s %s in %s, %s, %s each on average, %s%s\n", text_count(count, done), kind->things,
            v->dir, text_bytes(size, bytes), text_bytes(mean, done > 0 ? bytes / done : 0),
            text_seconds(time, (double)(clock_ns() - begin_ns) * 1e-9),
@@ -267,6 +269,7 @@ static const arg_option options[] = {
              "said"),
     OPT_INT("jobs", "J", AT(jobs), 0, 256, "0", "threads; 0 = one per CPU. Changes no byte"),
     OPT_FLAG("force", AT(force), "write into a folder that is not empty"),
+    OPT_FLAG("quiet", AT(quiet), "no progress, no summary"),
     OPT_END,
 };
 #undef AT

@@ -12,7 +12,7 @@ typedef struct synth_values {
     int64_t count, classes, jobs;
     uint64_t seed;
     double scale; /* of a sample's size: voxels, pixels, or samples of sound */
-    bool force;
+    bool force, quiet;
 } synth_values;
 
 /* One kind of data. A sample is a function of v->seed and its number alone. */

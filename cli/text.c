@@ -93,6 +93,88 @@ char *text_seconds(char buf[TEXT_SHORT], double seconds)
     return buf;
 }
 
+char *text_duration(char buf[TEXT_SHORT], double seconds)
+{
+    const double most = 1e9; /* whatever is longer never ends */
+    const long s = seconds > 0 ? (long)((seconds < most ? seconds : most) + 0.5) : 0;
+    if (s < 60)
+        snprintf(buf, TEXT_SHORT, "%ld s", s);
+    else if (s < 3600)
+        snprintf(buf, TEXT_SHORT, "%ld min %ld s", s / 60, s % 60);
+    else if (s < 86400)
+        snprintf(buf, TEXT_SHORT, "%ld h %ld min", s / 3600, s % 3600 / 60);
+    else
+        snprintf(buf, TEXT_SHORT, "%ld d %ld h", s / 86400, s % 86400 / 3600);
+    return buf;
+}
+
+int text_utf8(const char *text)
+{
+    const unsigned char *s = (const unsigned char *)text;
+    if (s[0] < 0x80)
+        return 1;
+    const int length = s[0] >= 0xF0 ? 4 : s[0] >= 0xE0 ? 3 : 2;
+    if (s[0] < 0xC2 || s[0] > 0xF4)
+        return 0;
+    for (int i = 1; i < length; i++) {
+        if ((s[i] & 0xC0) != 0x80)
+            return 0;
+    }
+    /* Too long a form, a surrogate, past the last plane. */
+    if ((s[0] == 0xE0 && s[1] < 0xA0) || (s[0] == 0xED && s[1] > 0x9F) ||
+        (s[0] == 0xF0 && s[1] < 0x90) || (s[0] == 0xF4 && s[1] > 0x8F))
+        return 0;
+    return length;
+}
+
+/* Whether a character of so many bytes does something to a terminal other than show itself. */
+static bool acts(const unsigned char *s, int length)
+{
+    if (length == 1)
+        return s[0] < 0x20 || s[0] == 0x7F;
+    if (length == 2) /* U+0080..9F; U+061C */
+        return (s[0] == 0xC2 && s[1] < 0xA0) || (s[0] == 0xD8 && s[1] == 0x9C);
+    if (length == 4) /* U+E0000..: tags, which nobody sees */
+        return s[0] == 0xF3 && s[1] == 0xA0;
+    const unsigned code = (s[0] & 15u) << 12 | (s[1] & 63u) << 6 | (s[2] & 63u);
+    return (code >= 0x200B && code <= 0x200F) || (code >= 0x2028 && code <= 0x202E) ||
+           (code >= 0x2060 && code <= 0x206F) || code == 0xFEFF ||
+           (code >= 0xFFF9 && code <= 0xFFFB);
+}
+
+char *text_plain(char *out, size_t cap, const char *text)
+{
+    size_t at = 0;
+    while (*text) {
+        const int length = text_utf8(text);
+        const bool shows = length > 0 && !acts((const unsigned char *)text, length);
+        const size_t take = length > 0 ? (size_t)length : 1, room = shows ? take : 4 * take;
+        if (at + room >= cap)
+            break;
+        for (size_t i = 0; i < take; i++) {
+            if (shows)
+                out[at++] = text[i];
+            else
+                at += (size_t)snprintf(out + at, cap - at, "\\x%02x", (unsigned char)text[i]);
+        }
+        text += take;
+    }
+    out[at] = '\0';
+    return out;
+}
+
+size_t text_cut(const char *text, size_t characters)
+{
+    size_t at = 0;
+    while (text[at] && characters > 0) {
+        at++;
+        while (((unsigned char)text[at] & 0xC0) == 0x80)
+            at++;
+        characters--;
+    }
+    return at;
+}
+
 bool text_to_u64(const char *text, uint64_t *out)
 {
     char *end = NULL;

@@ -9,7 +9,7 @@ set -eu
 
 build="gcc libc6-dev make meson ninja-build pkg-config libjpeg62-turbo-dev libspng-dev libwebp-dev zlib1g-dev libdeflate-dev libflac-dev libkissfft-dev liburing-dev libjansson-dev libmicrohttpd-dev libhiredis-dev libcurl4-openssl-dev libexpat1-dev libssl-dev"
 python="python3 python3-dev python3-pip python3-venv python3-numpy"
-test="$python python3-pytest python3-lmdb python3-fsspec python3-pil python3-torch python3-torchvision python3-torchaudio python3-scipy python3-nibabel python3-soundfile clang-14 libclang-rt-14-dev mandoc qemu-user acl nodejs chromium fonts-dejavu-core prometheus python3-prometheus-client"
+test="$python python3-pytest python3-lmdb python3-fsspec python3-pil python3-torch python3-torchvision python3-torchaudio python3-scipy python3-nibabel python3-soundfile clang-14 libclang-rt-14-dev mandoc qemu-user acl tmux nodejs chromium fonts-dejavu-core prometheus python3-prometheus-client"
 lint="clang-14 clang-format-14 binutils python3 mandoc"
 peers="python3-venv libavdevice59 libavfilter8 g++ libopencv-dev libturbojpeg0-dev"
 # Debian's redis-tools has the server's program too; redis-server would only add a service that starts by itself.

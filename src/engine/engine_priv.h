@@ -60,6 +60,9 @@ struct pst_job {
     psti_feed *old_feed, *old_record;
     void *old_link;
     uint64_t tried_ns, pause_ns, missed_ns;
+    uint64_t
+        wanted_ns;  /* the consumer's own: since when it waits for the daemon; 0 = it does not */
+    int stall_told; /* the same: how often it was told so since then */
     atomic_bool aborted; /* partner: remote_take_over */
     psti_dataset *data;
     psti_pipeline *pipeline;

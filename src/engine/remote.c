@@ -339,6 +339,36 @@ void remote_abort(pst_job *job)
     ops->abort(job->link);
 }
 
+/* Nanoseconds until the consumer is told what it waits for; 0 = now, -1 = not at all. */
+static int64_t notice_in(pst_job *job)
+{
+    const uint64_t now = psti_now_ns();
+    if (!job->wanted_ns)
+        job->wanted_ns = now;
+    const uint64_t after = psti_feed_notice_ns(job->record, job->stall_told);
+    const uint64_t due = job->wanted_ns + after;
+    return !after ? -1 : due > now ? (int64_t)(due - now) : 0;
+}
+
+/* Nothing came from the daemon: told as a job of this process tells what it waits for. */
+static void tell_stalled(pst_job *job, const char *what)
+{
+    const char *address = job->engine->address ? job->engine->address : "its address";
+    if (notice_in(job) != 0)
+        return;
+    job->stall_told++;
+    psti_log(PSTI_LOG_WARN,
+             "no batch came for %.0f s: the job waits for the served engine at %s%s; 'penstock top "
+             "--engine %s' shows what that does",
+             1e-9 * (double)(psti_now_ns() - job->wanted_ns), address, what, address);
+}
+
+static void came(pst_job *job)
+{
+    job->wanted_ns = 0;
+    job->stall_told = 0;
+}
+
 /* What cannot be read here waits for the daemon, which may be replaced at this moment. 0: it is
  * back; -ETIMEDOUT: the caller's time is over. */
 static int await_back(pst_job *job, int64_t timeout_ns)
@@ -356,6 +386,7 @@ static int await_back(pst_job *job, int64_t timeout_ns)
             return -ETIMEDOUT;
         if (now - job->missed_ns >= PATIENCE_NS)
             return not_here(&job->error);
+        tell_stalled(job, ", which is gone, to come back");
         pause_a_little();
     }
 }
@@ -409,7 +440,15 @@ int remote_next(pst_job *job, int64_t timeout_ns, pst_batch **out)
         const int64_t left = timeout_ns < 0                 ? -1
                              : (uint64_t)timeout_ns > spent ? timeout_ns - (int64_t)spent
                                                             : 0;
-        int rc = ops->next(job->link, left, &event);
+        const int64_t notice = notice_in(job);
+        const bool slice = notice >= 0 && (left < 0 || notice < left);
+        int rc = ops->next(job->link, slice ? notice : left, &event);
+        if (rc == -ETIMEDOUT)
+            tell_stalled(job, "");
+        else if (rc != 0 || event.kind != PSTI_LINK_SKIP)
+            came(job);
+        if (rc == -ETIMEDOUT && slice)
+            continue;
         if (rc == 0)
             rc = on_event(job, &event, psti_now_ns() - called, out);
         if (rc == PSTI_LINK_GONE)

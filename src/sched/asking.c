@@ -362,6 +362,7 @@ void ask_send_locked(task *t)
     }
     a->t = t;
     a->next = 0;
+    t->submitted_ns = psti_now_ns();
     a->op.room = ask_room;
     a->op.done = ask_done;
     a->op.wanted = ask_still_wanted;

@@ -145,6 +145,7 @@ static int feed_prepare(psti_feed *feed, pst_error *err)
     feed->fetches = psti_dataset_fetches(feed->spec.data);
     feed->far = psti_dataset_is_far(feed->spec.data);
     look_open(feed);
+    stall_open(feed);
     int rc = psti_dataset_start(feed->spec.data, err);
     if (rc < 0)
         return rc;
@@ -390,7 +391,6 @@ int psti_feed_next(psti_feed *feed, int64_t timeout_ns, pst_batch **out)
     psti_pool *pool = feed->pool;
     const uint64_t called = psti_now_ns();
     const uint64_t until = timeout_ns < 0 ? 0 : called + (uint64_t)timeout_ns;
-    const struct timespec deadline = psti_timespec_ns(until);
     for (;;) {
         /* Before looking at anything that a wake-up tells of, psti_feed_abort's flag included. */
         const unsigned seen = atomic_load(&feed->wake);
@@ -415,8 +415,10 @@ int psti_feed_next(psti_feed *feed, int64_t timeout_ns, pst_batch **out)
             psti_dataset_verify(feed->spec.data);
         if (rc != WAIT) {
             feed->wait_since = 0;
+            feed->stall_told = 0;
             return rc;
         }
+        const uint64_t look = stall_look(feed);
         if (timeout_ns >= 0 && psti_now_ns() >= until) {
             /* The wait goes on with the next call: a consumer that waits in slices waits all the
              * same. */
@@ -424,7 +426,9 @@ int psti_feed_next(psti_feed *feed, int64_t timeout_ns, pst_batch **out)
                 feed->wait_since = called;
             return -ETIMEDOUT;
         }
-        psti_futex_wait(&feed->wake, seen, timeout_ns < 0 ? NULL : &deadline);
+        const uint64_t wake = timeout_ns < 0 || (look && look < until) ? look : until;
+        const struct timespec deadline = psti_timespec_ns(wake);
+        psti_futex_wait(&feed->wake, seen, wake ? &deadline : NULL);
     }
 }
 

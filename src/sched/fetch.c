@@ -106,6 +106,7 @@ int fetch_aim_locked(task *t)
 
 void fetch_send(task *t)
 {
+    t->submitted_ns = psti_now_ns();
     psti_fetch_submit(t->feed->spec.data, t->fetch);
 }
 

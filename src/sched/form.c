@@ -279,8 +279,10 @@ static void publish(worker *w, task *t, psti_cache_entry *entry, const psti_cach
 static int make(worker *w, task *t, const making *m, pst_error *err)
 {
     int rc = 0;
-    while (rc >= 0 && !psti_work_at_decoded(w->work))
+    while (rc >= 0 && !psti_work_at_decoded(w->work)) {
+        task_steps(w, t);
         rc = psti_work_step(w->work, &w->kit, err);
+    }
     if (rc < 0 || !psti_work_sound(w->work)) {
         abandon(w, m);
         return rc < 0 ? rc : 0;

@@ -292,10 +292,12 @@ static void *work_loop(void *arg)
         tuner_begins_locked(pool, psti_now_ns());
         if (pool->waking && tuner_lets_work_locked(pool))
             pool_signal_locked(pool);
+        w->task = t;
         pthread_mutex_unlock(&pool->lock);
         const bool ended = task_run(w, t);
         const uint64_t now = psti_now_ns();
         pthread_mutex_lock(&pool->lock);
+        w->task = NULL;
         tuner_ends_locked(pool, now);
         if (ended)
             task_done_locked(t);

@@ -146,6 +146,8 @@ void psti_feed_close(psti_feed *feed);
 /* 1, 0 at an epoch's end, or negative. */
 int psti_feed_next(psti_feed *feed, int64_t timeout_ns, pst_batch **out);
 void psti_feed_abort(psti_feed *feed); /* async-signal-safe */
+/* After so long a wait the consumer is told what it waits for, told times before; 0 = no more. */
+uint64_t psti_feed_notice_ns(const psti_feed *feed, int told);
 int psti_feed_set_epoch(psti_feed *feed, uint64_t epoch);
 uint64_t psti_feed_epoch(psti_feed *feed);
 int64_t psti_feed_steps(psti_feed *feed);

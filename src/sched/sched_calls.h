@@ -116,6 +116,7 @@ bool task_run(worker *w, task *t);
 int task_start_work(worker *w, const task *t, pst_error *err);
 /* Bytes beyond keep that the started work needs; *extra counts them. */
 int task_take_extra(worker *w, uint64_t *extra, pst_error *err);
+void task_steps(worker *w, const task *t); /* before each step of its work */
 void task_done_locked(task *t);
 /* Whether the feed's next sample could be sent out, as far as order and room for batches go. */
 bool task_next_waits_locked(psti_feed *feed);
@@ -486,5 +487,18 @@ void worker_end(worker *w, double since);
 /* Bytes for as long as a feed lives; false when they do not fit. */
 bool pool_fixed_take_locked(psti_pool *pool, uint64_t bytes);
 void pool_fixed_give_locked(psti_pool *pool, uint64_t bytes);
+
+/* ---- stall.c --------------------------------------------------------------------------------- */
+
+void stall_open(psti_feed *feed);
+/* The consumer found nothing: tells what it waits for, if that took long. No lock is held. When to
+ * look again; 0 = not. */
+uint64_t stall_look(psti_feed *feed);
+
+static inline void worker_does(worker *w, int what, uint64_t since_ns)
+{
+    atomic_store_explicit(&w->doing, what, memory_order_relaxed);
+    atomic_store_explicit(&w->doing_ns, since_ns, memory_order_relaxed);
+}
 
 #endif

@@ -327,6 +327,7 @@ struct task {
     bool slow;          /* in the slow lane */
     bool aside;         /* counted in lanes.aside */
     bool finished;      /* nothing is left but to place it */
+    bool busy;          /* sent out, and not at its end */
     bool foretold;      /* was slow before it began */
     bool foreseen;      /* features are there */
     double features[PREDICT_FEATURES_MAX];
@@ -504,6 +505,8 @@ struct psti_feed {
 
     uint64_t wait_since; /* the consumer's own: when a wait began that timed out; 0 = none */
     uint64_t wanted_ns;  /* since when the consumer waits; 0 = it does not */
+    uint64_t notice_ns;  /* after that it is told what for, see stall.c; 0 = never; fixed */
+    int stall_told;      /* the consumer's own: how often that was */
     atomic_uint wake;    /* consumers wait on it; partner: psti_feed_next */
     atomic_bool aborted; /* set by psti_feed_abort; partner: psti_feed_next */
 
@@ -528,8 +531,15 @@ enum {
     KEEP_MOST = 4 << 20
 }; /* bytes that a worker may hold between samples */
 
+/* What a worker does with its sample. */
+enum { DOING_BYTES, DOING_MEMORY, DOING_PLACE, DOING_STAGE /* plus the stage's number */ };
+
 struct worker {
     psti_pool *pool;
+    task *task; /* that it works on; NULL = none */
+    /* Written by the worker, for stall.c: what, and since when. Hints: any value will do. */
+    atomic_int doing;
+    atomic_uint_fast64_t doing_ns;
     pst_batch *own; /* schedule batch-per-worker: the batch that it fills; NULL = none */
     pthread_t thread;
     bool started;

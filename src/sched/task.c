@@ -219,6 +219,7 @@ static void commit_locked(task *t, worker *w, bool early)
 {
     psti_feed *feed = t->feed;
     run *r = t->run;
+    t->busy = true;
     feed->pool->free_tasks = t->next;
     feed->pool->inflight++;
     feed->inflight++;
@@ -387,6 +388,7 @@ int task_take_extra(worker *w, uint64_t *extra, pst_error *err)
     const uint64_t more = need - w->pool->keep;
     if (held_cover(w, more, extra))
         return 0;
+    worker_does(w, DOING_MEMORY, psti_now_ns());
     const int rc = pool_extra_take(w->pool, more, err);
     *extra = rc < 0 ? 0 : more;
     return rc;
@@ -405,11 +407,19 @@ static int count_more(worker *w, uint64_t *extra, pst_error *err)
     return rc;
 }
 
+/* The clock was looked at when the last step ended. */
+void task_steps(worker *w, const task *t)
+{
+    worker_does(w, DOING_STAGE + psti_work_cursor(w->work),
+                w->kit.stepped_ns > t->slice_ns ? w->kit.stepped_ns : t->slice_ns);
+}
+
 /* Carries the plan out up to finish. 0, LANE_PARKED, or negative. */
 static int carry_on(worker *w, task *t, pst_error *err)
 {
     int rc;
     do {
+        task_steps(w, t);
         rc = psti_work_step(w->work, &w->kit, err);
         if (rc >= 0 && t->part_inputs) {
             const int read = parts_rest(w, t, err);
@@ -581,6 +591,7 @@ bool task_run(worker *w, task *t)
     pst_error err;
     psti_error_clear(&err);
     const double clock = worker_begin(w);
+    worker_does(w, DOING_BYTES, 0);
     int rc = bring_bytes(t, &err);
     if (rc == LANE_PARKED)
         return false;
@@ -604,6 +615,7 @@ bool task_run(worker *w, task *t)
         remember_note(t, w);
         if (!lane_admits(w, t))
             return false;
+        worker_does(w, DOING_PLACE, 0);
         place_sample(w, t);
         group_offer(w, t);
         stored_keep(t);
@@ -637,6 +649,7 @@ void task_done_locked(task *t)
     run *r = t->run;
     t->run = NULL;
     t->batch = NULL;
+    t->busy = false;
     t->next = pool->free_tasks;
     pool->free_tasks = t;
     pool->inflight--;

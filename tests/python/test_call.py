@@ -379,3 +379,25 @@ def test_a_pipeline_that_is_not_ours_is_left_alone(photos):
         one = penstock.Loader(photos, CROP, 8, engine=engine)
         two = penstock.Loader(photos, ops.decode() | penstock.python(mirror), 8, engine=engine)
         assert len([*zip(one, two)]) == -(-COUNT // 8)
+
+
+def test_a_function_that_does_not_return_is_named(photos, monkeypatch, capfd):
+    """Whoever waits is told what for, as by all notices of the library."""
+    monkeypatch.setenv("PENSTOCK_NOTICE_S", "0.3")
+    go = threading.Event()
+
+    def dawdles(picture):
+        go.wait(60)
+        return picture
+
+    loader = penstock.Loader(photos, [ops.decode(), penstock.python(dawdles)], 8, shuffle=False, workers=1)
+    batches = iter(loader)
+    waits = threading.Thread(target=lambda: next(batches))
+    waits.start()
+    said, deadline = "", time.monotonic() + 60
+    while "is in stage dawdles" not in said and time.monotonic() < deadline:
+        time.sleep(0.05)
+        said += capfd.readouterr().err
+    go.set()
+    waits.join(60)
+    assert "no batch came for" in said and "is in stage dawdles" in said and ".jpg" in said
