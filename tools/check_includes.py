@@ -24,14 +24,15 @@ ARROWS = {
     "sample": {"core"},
     "cache": {"core"},
     "model": {"core"},
+    "watch": {"core"},
     "depot": {"core", "net"},
     "pipeline": {"core", "codec", "op"},
     "sched": {"core", "source", "codec", "op", "pipeline", "sample", "cache", "model"},
-    "engine": {"core", "source", "codec", "op", "pipeline", "sample", "cache", "model", "sched", "net", "depot"},
+    "engine": {"core", "source", "codec", "op", "pipeline", "sample", "cache", "model", "sched", "net", "depot", "watch"},
     "serve": {"core", "engine", "net", "depot"},
 }
 # Rooms with more than one public header.
-SEVERAL = {"cache": {"cache.h", "disk.h", "envelope.h", "remote.h"}}
+SEVERAL = {"watch": {"verdict.h"}, "cache": {"cache.h", "disk.h", "envelope.h", "remote.h"}}
 # Third-party headers, and the only places that may know them.
 LIBRARIES = {
     "jpeglib.h": {"src/codec", "bench", "cli"},

@@ -362,7 +362,7 @@ static int on_event(pst_job *job, psti_link_event *event, uint64_t wait_ns, pst_
     return 1;
 }
 
-int remote_next(pst_job *job, int64_t timeout_ns, pst_batch **out)
+static int next_of(pst_job *job, int64_t timeout_ns, pst_batch **out)
 {
     const uint64_t called = psti_now_ns();
     if (job->error.code)
@@ -388,6 +388,16 @@ int remote_next(pst_job *job, int64_t timeout_ns, pst_batch **out)
     }
 }
 
+int remote_next(pst_job *job, int64_t timeout_ns, pst_batch **out)
+{
+    if (!atomic_load_explicit(&job->asked_ns, memory_order_relaxed))
+        atomic_store_explicit(&job->asked_ns, psti_now_ns(), memory_order_relaxed);
+    const int rc = next_of(job, timeout_ns, out);
+    if (rc != -ETIMEDOUT) /* else the wait goes on with the next call */
+        atomic_store_explicit(&job->asked_ns, 0, memory_order_relaxed);
+    return rc;
+}
+
 int remote_set_epoch(pst_job *job, uint64_t epoch)
 {
     const bool there = !job->error.code && psti_feed_at_start(job->record, epoch);
@@ -408,6 +418,23 @@ int remote_state_loaded(pst_job *job, uint64_t epoch, const void *state, size_t 
                ? 0
                : psti_fail(err, rc, "state", NULL, "the state cannot be sent to the daemon: %s",
                            pst_strerror(rc));
+}
+
+bool remote_facts(const pst_job *job, psti_feed_facts *out)
+{
+    psti_feed_facts theirs;
+    if (!ops->facts(job->link, &theirs))
+        return false;
+    const uint64_t asked = atomic_load_explicit(&job->asked_ns, memory_order_relaxed);
+    theirs.now_s = out->now_s;
+    theirs.opened_s = out->opened_s;
+    theirs.first_s = out->first_s;
+    theirs.last_s = out->last_s;
+    theirs.first_wait_s = out->first_wait_s;
+    theirs.finished = out->finished;
+    theirs.waiting_s = asked ? out->now_s - 1e-9 * (double)asked : 0;
+    *out = theirs;
+    return true;
 }
 
 void remote_stats(const pst_job *job, pst_job_stats *out)

@@ -237,6 +237,7 @@ void psti_feed_close(psti_feed *feed)
     ring_detach(feed->ring);
     pthread_mutex_lock(&pool->lock);
     feed->closing = true;
+    waits_end_locked(feed);
     cancel_all_locked(feed);
     pool_pump_locked(pool); /* what was put aside is for workers to end, and they may be idle */
     while (feed->inflight > 0 || feed->epoch_making || feed->shelf_busy || feed->ahead.reading)
@@ -361,6 +362,11 @@ static void note_wait_locked(psti_feed *feed, uint64_t since)
     feed->wait_since = 0;
     feed->waits++;
     feed->wait_ns += waited;
+    feed->last_batch_ns = since + waited;
+    if (feed->batches == 1) {
+        feed->first_wait_ns = waited;
+        waits_first_locked(feed);
+    }
     psti_hist_add(&feed->wait_hist, waited);
 }
 
@@ -397,8 +403,12 @@ int psti_feed_next(psti_feed *feed, int64_t timeout_ns, pst_batch **out)
         pthread_mutex_lock(&pool->lock);
         const int rc = take_locked(feed, out);
         feed->wanted = rc == WAIT;
-        if (rc == WAIT)
+        if (rc == WAIT) {
             tuner_waits_locked(feed);
+            waits_begin_locked(feed, called);
+        } else {
+            waits_end_locked(feed);
+        }
         if (rc == 1)
             note_wait_locked(feed, feed->wait_since ? feed->wait_since : called);
         const bool first = rc == 1 && feed->batches == 1;

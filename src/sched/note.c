@@ -86,6 +86,9 @@ static void count_locked(psti_feed *feed, run *r, const psti_receipt *receipt, u
         feed->first_batch_ns = psti_now_ns() - feed->opened_ns;
     feed->waits++;
     feed->wait_ns += wait_ns;
+    feed->last_batch_ns = psti_now_ns();
+    if (feed->batches == 1)
+        feed->first_wait_ns = wait_ns;
     psti_hist_add(&feed->wait_hist, wait_ns);
 }
 

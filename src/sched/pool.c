@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "sched/sched_priv.h"
 
@@ -252,6 +253,7 @@ static void *work_loop(void *arg)
 {
     worker *w = arg;
     psti_pool *pool = w->pool;
+    atomic_store_explicit(&w->tid, (int)gettid(), memory_order_relaxed);
     pthread_mutex_lock(&pool->lock);
     while (!pool->stopping) {
         if (task_make_epoch_locked(pool) || place_stuck_locked(pool, w))
@@ -275,6 +277,8 @@ static void *work_loop(void *arg)
             continue;
         }
         tuner_begins_locked(pool, psti_now_ns());
+        w->feed = t->feed;
+        waits_moved_locked(pool);
         if (pool->waking && tuner_lets_work_locked(pool))
             pool_signal_locked(pool);
         pthread_mutex_unlock(&pool->lock);
@@ -282,6 +286,8 @@ static void *work_loop(void *arg)
         const uint64_t now = psti_now_ns();
         pthread_mutex_lock(&pool->lock);
         tuner_ends_locked(pool, now);
+        w->feed = NULL;
+        waits_moved_locked(pool);
         if (ended)
             task_done_locked(t);
     }

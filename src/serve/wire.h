@@ -23,10 +23,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "penstock.h"
+#include "engine/engine.h"
 
 #define WIRE_MAGIC 0x46545350u /* "PSTF" */
-enum { WIRE_VERSION = 6, WIRE_FDS = 2, WIRE_AHEAD = 2 };
+enum { WIRE_VERSION = 7, WIRE_FDS = 2, WIRE_AHEAD = 2 };
 
 typedef enum wire_kind {
     WIRE_HELLO = 1,
@@ -124,6 +124,7 @@ enum {
 
 /* What only the daemon can count: the fields of pst_job_stats that go over as they are. */
 #define WIRE_COUNTS(X)                                                                             \
+    X(read_away_ns)                                                                                \
     X(warnings)                                                                                    \
     X(bytes_read)                                                                                  \
     X(peak_bytes)                                                                                  \
@@ -171,6 +172,7 @@ typedef struct wire_stats {
     struct {
         uint64_t runs, total_ns;
     } stage[PST_STAGES_MAX];
+    psti_feed_facts facts; /* of some moment of late */
 } wire_stats;
 
 typedef struct wire_batch { /* BATCH; fd: the segment, if it is a new one */
