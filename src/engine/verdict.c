@@ -17,10 +17,14 @@ static const double APART_S = 0.5;      /* between two looks that are kept */
 static const double WINDOW_S = 1;       /* a look at least so old is compared with … */
 static const double WINDOW_BATCHES = 4; /* … if so many batches came since */
 static const double NO_BATCH_S = 10;    /* then it is time to say why */
-static const double ALL_IT_GETS = 0.9; /* stall above which the consumer's own speed is not known */
+static const double ALL_IT_GETS =
+    0.95;                              /* stall above which the consumer's own speed is not known */
 static const double REMOVED = 0.02;    /* stall that is none */
 static const double ENTRY_BYTES = 192; /* of a cache entry beside what it holds */
-static const double CORES_TIMES = 16, SOURCE_TIMES = 100; /* more than that is no advice */
+static const double CORES_TIMES = 8, SOURCE_TIMES = 100; /* more than that is no advice */
+static const double TIMES_TOLD =
+    10; /* of what such a consumer gets now: beyond it other limits come */
+static const double OTHER_S = 20e-6; /* of a worker for a sample, beside its stages */
 static const double WORTH =
     0.1; /* gain below which a consumer that takes all it gets is not told */
 
@@ -206,7 +210,6 @@ static void fill_rest(psti_verdict_input *in, const look *a, const look *b)
         since(s->cache_hits, t->cache_hits) + since(s->encoded_hits, t->encoded_hits) + shared;
     in->found = met > 0 ? fmin(1, hits / met) : 0;
     in->cache_bytes = f->cache_bytes;
-    in->slow_samples = since(s->stragglers, t->stragglers);
     in->ready_order = f->ready;
     in->budget_bytes = f->budget_bytes;
     in->depth = f->depth;
@@ -273,6 +276,8 @@ static bool fill_model(asking *q, const psti_feed_facts *f, bool source)
                             .crop_s = scale * f->whole_s,
                             .full_s = scale * fmax(f->made_s - f->part_s, f->whole_s),
                             .augment_s = scale * fmin(f->part_s, f->whole_s),
+                            .finish_s = in->part_s[PSTI_PART_FINISH],
+                            .other_s = OTHER_S,
                             .jobs = 1};
     if (source)
         m->source_bytes_s = q->rate * (1 - in->found) * bytes;
@@ -295,7 +300,7 @@ static bool helps(const asking *q, psti_model_change change, double amount, psti
     const double rate = q->rate * (1 + gain);
     const bool enough = q->need > 0 ? 1 + gain >= (1 - REMOVED) * q->need : gain >= WORTH;
     if (enough)
-        *out = (psti_whatif){amount, q->need > 0 ? fmin(rate, q->rate * q->need) : rate};
+        *out = (psti_whatif){amount, fmin(rate, q->rate * (q->need > 0 ? q->need : TIMES_TOLD))};
     return enough;
 }
 
@@ -322,9 +327,13 @@ static void ask_cache(asking *q, const psti_feed_facts *f, double may_have)
     double low = 0, high = fmin(most, may_have - f->budget_bytes);
     if (!f->keeps || entry <= 0 || high < 0x1p20 || !helps(q, PSTI_MODEL_MORE_CACHE, high, &found))
         return;
-    for (int i = 0; q->need > 0 && i < 8; i++) {
+    /* Who takes all he gets is told of most of what there is to be had. */
+    asking enough = *q;
+    if (q->need <= 0)
+        enough.need = 0.9 * found.rate / q->rate;
+    for (int i = 0; i < 8; i++) {
         const double middle = (low + high) / 2;
-        if (helps(q, PSTI_MODEL_MORE_CACHE, middle, &found))
+        if (helps(&enough, PSTI_MODEL_MORE_CACHE, middle, &found))
             high = middle;
         else
             low = middle;
@@ -359,8 +368,10 @@ static void ask_workers(asking *q)
         in->more_workers.rate = fmin(in->more_workers.rate, q->rate * q->need);
 }
 
-static void fill_help(psti_verdict_input *in, const psti_feed_facts *f, double may_have)
+static void fill_help(psti_verdict_input *in, const look *now, double may_have)
 {
+    const psti_feed_facts *f = &now->facts;
+    const bool first = (double)now->stats.samples < f->samples + in->samples;
     asking q = {.in = in, .rate = in->seconds > 0 ? in->samples / in->seconds : 0};
     const double work = in->for_s[PSTI_FOR_WORK] + in->for_s[PSTI_FOR_TURN];
     const bool source = in->for_s[PSTI_FOR_SOURCE] > work;
@@ -371,7 +382,8 @@ static void fill_help(psti_verdict_input *in, const psti_feed_facts *f, double m
         ask_workers(&q);
     if (!fill_model(&q, f, source))
         return;
-    if (q.need > 0 && f->cache_bytes > 0 && f->keeps) { /* what is there may do, once it is full */
+    /* What is there may do, once it is full: after the first epoch it is. */
+    if (q.need > 0 && f->cache_bytes > 0 && f->keeps && first) {
         psti_model_answer full;
         psti_model_solve(&q.model, &full);
         in->filling = full.rate.total >= (1 - REMOVED) * in->demand;
@@ -408,7 +420,7 @@ int pst_job_verdict(pst_job *job, pst_verdict *out)
         fill_workers(&in, job, &before, &now);
         fill_source(&in, &before, &now);
         fill_rest(&in, &before, &now);
-        fill_help(&in, &now.facts, (double)job->engine->settings.may_have);
+        fill_help(&in, &now, (double)job->engine->settings.may_have);
     }
     psti_verdict_make(&in, out);
     return 0;

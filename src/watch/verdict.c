@@ -18,7 +18,7 @@ static const double BUSY = 0.6;                /* of the workers' time: there is
 static const double IDLE_CORES = 0.25;         /* of the cores: more workers could use them */
 static const double SLEEPS = 0.6; /* on a core, of the time in hand: below it workers wait inside */
 static const double FORM_PART = 0.3; /* of a sample's work, that a decoded form has to save */
-static const double HELD_UP = 0.05;  /* slow samples that all waited for, for each batch */
+static const double HELD_UP = 0.25;  /* of the waits: workers had nothing left that may begin */
 static const double STARVED = 0.5;   /* of a fair share of the workers */
 
 /* ---- text ------------------------------------------------------------------------------------ */
@@ -79,6 +79,14 @@ static double share(double part, double whole)
     return whole > 0 ? part / whole : 0;
 }
 
+static double sum(const double *at, int count)
+{
+    double total = 0;
+    for (int i = 0; i < count; i++)
+        total += at[i];
+    return total;
+}
+
 static const char *const part_names[PSTI_PARTS] = {"read", "decode", "augment", "finish"};
 
 static int kind_of(psti_work_part part)
@@ -117,7 +125,7 @@ static void numbers(view *v)
                                                 "waited_for_source", "waited_for_remote",
                                                 "waited_for_room",   "waited_for_rest"};
     const psti_verdict_input *in = v->in;
-    double waited = 0;
+    const double waited = sum(in->for_s, PSTI_FORS);
     number(v, "seconds", in->seconds);
     number(v, "rate", v->rate);
     number(v, "wanted_rate", in->demand);
@@ -138,8 +146,6 @@ static void numbers(view *v)
     number(v, "cache_found", in->found);
     number(v, "bad_samples", in->skipped);
     number(v, "jobs", in->jobs);
-    for (int i = 0; i < PSTI_FORS; i++)
-        waited += in->for_s[i];
     for (int i = 0; i < PSTI_FORS; i++)
         number(v, fors[i], share(in->for_s[i], waited));
 }
@@ -351,7 +357,7 @@ static void say_source(view *v)
         add(&v->text, ", as many as may be: the time of each is what is slow");
     add(&v->text, helps ? ")" : "");
     if (in->filling)
-        add(&v->text, "; the cache is still being filled");
+        add(&v->text, "; the cache is still being filled, which will remove the stall");
     tier_notes(v);
 }
 
@@ -450,8 +456,9 @@ static void say_work(view *v)
             "time, so make it cheaper or use ops",
             in->cpu, in->workers);
     if (in->filling)
-        add(&v->text, "; the cache is still being filled");
-    crowding(v);
+        add(&v->text, "; the cache is still being filled, which will remove the stall");
+    if (!alone)
+        crowding(v);
     tier_notes(v);
 }
 
@@ -463,10 +470,8 @@ static void say_uneven(view *v, bool held)
     add(&v->text,
         "%s-bound: ", v->out->kind == PST_VERDICT_AUGMENT ? "augment" : part_names[v->part]);
     if (held)
-        add(&v->text,
-            "slow samples hold up the others (%.0f of them), which order=ready would let "
-            "pass; ",
-            in->slow_samples);
+        add(&v->text, "slow samples hold up the others%s; ",
+            in->ready_order ? "" : ", which order=ready would let pass");
     else
         add(&v->text,
             "batches are taken in bursts, or have samples of very different cost; a larger "
@@ -512,8 +517,8 @@ static void judge(view *v)
     fors[PSTI_FOR_TURN] = 0;
     const int cause = largest(fors, PSTI_FORS);
     const bool idle = in->busy < BUSY * in->workers;
-    const bool held =
-        !in->ready_order && in->slow_samples >= 1 && in->slow_samples >= HELD_UP * in->batches;
+    const double waited = sum(in->for_s, PSTI_FORS);
+    const bool held = in->for_s[PSTI_FOR_REST] >= HELD_UP * waited;
     if (cause == PSTI_FOR_SOURCE) {
         if (!is_tier(v, true) && !is_cache(v, "source"))
             say_source(v);

@@ -52,8 +52,7 @@ typedef struct psti_verdict_input {
     double form_s;              /* of these, what a decoded form at hand would save */
     char stage[PST_NAME_BYTES]; /* that took most, and its part of the workers' time */
     double stage_share;
-    bool stage_is_call;  /* a function of the caller's */
-    double slow_samples; /* strict order: that everything else waited for */
+    bool stage_is_call; /* a function of the caller's */
     bool ready_order;
 
     double source_bytes_s, reads, read_s; /* reads under way on average; time of one */

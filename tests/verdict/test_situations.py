@@ -129,12 +129,15 @@ def test_nobody_asks(photos):
 
 
 def test_a_cache_that_is_too_small(photos):
-    """27 KB each in decoded form, 8 MB in all; a quarter of that is there."""
-    slow = "decode | delay(40, by=burn) | random_resized_crop(16) | hflip"
+    """27 KB each in decoded form, 8 MB in all; a quarter of that is there. What is left takes half as long again as the consumer."""
+    slow = "decode | delay(20, by=burn) | random_resized_crop(16) | hflip"
     with penstock.Loader(photos, slow, 8, workers=CPUS, cache="2M", memory="256M") as loader:
-        verdict = verdict_of(loader, 8 / (150.0 * CPUS), "cache")
+        verdict = verdict_of(loader, 8 / (100.0 * CPUS), "cache")
     assert helped(verdict)[0] == "cache" and verdict["help"][0]["amount"] < 32 << 20, verdict
     assert verdict["help"][0]["stall"] < 0.021 and "remove the stall" in verdict["text"]
+    larger = (2 << 20) + int(verdict["help"][0]["amount"])
+    with penstock.Loader(photos, slow, 8, workers=CPUS, cache=larger, memory="256M") as loader:
+        verdict_of(loader, 8 / (100.0 * CPUS), "gpu")
 
 
 def test_few_workers_beside_idle_cores(photos):
@@ -143,6 +146,8 @@ def test_few_workers_beside_idle_cores(photos):
     assert helped(verdict) == ["workers"] and "workers-bound: " in verdict["text"], verdict
     wanted = 1 + verdict["help"][0]["amount"]
     assert 3 <= wanted <= 6, "160 samples of 20 ms each are the work of 3.2 workers: %s" % verdict
+    with penstock.Loader(photos, CROP + " | delay(20)", 8, workers=int(wanted) + 1, cache=0) as loader:
+        verdict_of(loader, 0.05, "gpu")
 
 
 def test_more_workers_than_cores(photos):
@@ -155,7 +160,7 @@ def test_memory_for_too_few_batches(photos):
     """Bursts of 12 batches of 3 MB, for which there is time in between, but no room."""
     text = "decode | random_resized_crop(64) | delay(2) | normalize(imagenet)"
     with penstock.Loader(photos, text, 64, workers=4, cache=0, memory="40M", ready_depth=16, shuffle=True) as loader:
-        verdict = verdict_of(loader, 3.0, "memory", burst=12, each_s=2.0)
+        verdict = verdict_of(loader, 1.5, "memory", burst=12, each_s=3.0)
     assert helped(verdict) == ["memory"] and "of 16 batches ahead" in verdict["text"], verdict
 
 
