@@ -362,9 +362,11 @@ static int on_event(pst_job *job, psti_link_event *event, uint64_t wait_ns, pst_
     return 1;
 }
 
+/* A wait that timed out goes on with the next call: it is counted from its beginning. */
 static int next_of(pst_job *job, int64_t timeout_ns, pst_batch **out)
 {
     const uint64_t called = psti_now_ns();
+    const uint64_t asked = atomic_load_explicit(&job->asked_ns, memory_order_relaxed);
     if (job->error.code)
         return job->error.code;
     if (psti_feed_finished(job->record) && !atomic_load(&job->aborted))
@@ -377,7 +379,7 @@ static int next_of(pst_job *job, int64_t timeout_ns, pst_batch **out)
                                                             : 0;
         int rc = ops->next(job->link, left, &event);
         if (rc == 0)
-            rc = on_event(job, &event, psti_now_ns() - called, out);
+            rc = on_event(job, &event, psti_now_ns() - asked, out);
         if (rc == PSTI_LINK_GONE)
             return on_gone(job, left, out);
         if (rc == 2)
@@ -393,7 +395,7 @@ int remote_next(pst_job *job, int64_t timeout_ns, pst_batch **out)
     if (!atomic_load_explicit(&job->asked_ns, memory_order_relaxed))
         atomic_store_explicit(&job->asked_ns, psti_now_ns(), memory_order_relaxed);
     const int rc = next_of(job, timeout_ns, out);
-    if (rc != -ETIMEDOUT) /* else the wait goes on with the next call */
+    if (rc != -ETIMEDOUT)
         atomic_store_explicit(&job->asked_ns, 0, memory_order_relaxed);
     return rc;
 }

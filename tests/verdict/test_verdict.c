@@ -211,7 +211,7 @@ static void a_change_that_is_not_enough_is_not_called_so(void)
 static void functions_of_the_callers_own_are_named(void)
 {
     psti_verdict_input in = busy_decoding();
-    strcpy(in.stage, "sharpen");
+    snprintf(in.stage, sizeof in.stage, "sharpen");
     in.stage_is_call = true;
     in.part_s[PSTI_PART_AUGMENT] = 0.1;
     in.cpu = 1;
