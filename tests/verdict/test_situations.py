@@ -141,12 +141,12 @@ def test_a_cache_that_is_too_small(photos):
 
 
 def test_few_workers_beside_idle_cores(photos):
-    with penstock.Loader(photos, CROP + " | delay(20)", 8, workers=1, cache=0) as loader:
+    with penstock.Loader(photos, CROP + " | delay(60)", 2, workers=1, cache=0) as loader:
         verdict = verdict_of(loader, 0.05, "workers")
     assert helped(verdict) == ["workers"] and "workers-bound: " in verdict["text"], verdict
     wanted = 1 + verdict["help"][0]["amount"]
-    assert 3 <= wanted <= 6, "160 samples of 20 ms each are the work of 3.2 workers: %s" % verdict
-    with penstock.Loader(photos, CROP + " | delay(20)", 8, workers=int(wanted) + 1, cache=0) as loader:
+    assert 2 <= wanted <= 6, "40 samples of 60 ms each are the work of 2.4 workers: %s" % verdict
+    with penstock.Loader(photos, CROP + " | delay(60)", 2, workers=int(wanted) + 2, cache=0) as loader:
         verdict_of(loader, 0.05, "gpu")
 
 
@@ -170,7 +170,7 @@ def test_memory_for_too_few_batches(photos):
 def test_a_job_that_starves_beside_another(photos):
     engine = penstock.Engine(workers=2)
     with penstock.Loader(photos, CROP + " | delay(150)", 8, engine=engine) as heavy, \
-            penstock.Loader(photos, CROP, 8, engine=engine) as light:
+            penstock.Loader(photos, CROP, 2, engine=engine) as light:
         other = Consumer(heavy, 0)
         thread = threading.Thread(target=other.run)
         thread.start()

@@ -42,7 +42,7 @@ def test_a_served_job_that_never_waits(photos, daemon):
 
 
 def test_a_served_job_that_starves_beside_another(photos, daemon):
-    with penstock.Loader(photos, CROP + " | delay(150)", 8, engine=daemon) as heavy, penstock.Loader(photos, CROP, 8, engine=daemon) as light:
+    with penstock.Loader(photos, CROP + " | delay(150)", 8, engine=daemon) as heavy, penstock.Loader(photos, CROP, 2, engine=daemon) as light:
         other = Consumer(heavy, 0)
         thread = threading.Thread(target=other.run)
         thread.start()
@@ -59,7 +59,7 @@ def run(*args):
     return done.stdout
 
 
-FEED = ("--pipeline", CROP + " | delay(10)", "--batch", "8", "--workers", "2", "--cache", "0")
+FEED = ("--pipeline", CROP + " | delay(100)", "--batch", "4", "--max-batches", "30", "--workers", "2", "--cache", "0")
 
 
 def test_feed_ends_with_it(photos):
@@ -70,7 +70,7 @@ def test_feed_ends_with_it(photos):
 
 
 def test_bench_tells_it_for_each_number_of_workers(photos):
-    out = run("bench", photos, "--pipeline", CROP + " | delay(5)", "--batch", 4, "--seconds", 6, "--workers", 1, "--json")
+    out = run("bench", photos, "--pipeline", CROP + " | delay(60)", "--batch", 2, "--seconds", 6, "--workers", 1, "--json")
     told = json.loads(out)["results"][0]["verdict"]
     assert told["kind"] == "workers" and told["stall"] > 0.9 and helped(told) == ["workers"], told
-    assert "workers-bound: " in run("bench", photos, "--pipeline", CROP + " | delay(5)", "--batch", 4, "--seconds", 6, "--workers", 1)
+    assert "workers-bound: " in run("bench", photos, "--pipeline", CROP + " | delay(60)", "--batch", 2, "--seconds", 6, "--workers", 1)
