@@ -383,10 +383,10 @@ static void fill_help(psti_verdict_input *in, const look *now, double may_have)
     if (!fill_model(&q, f, source))
         return;
     /* What is there may do, once it is full: after the first epoch it is. */
-    if (q.need > 0 && f->cache_bytes > 0 && f->keeps && first) {
+    if (f->cache_bytes > 0 && f->keeps && first) {
         psti_model_answer full;
         psti_model_solve(&q.model, &full);
-        in->filling = full.rate.total >= (1 - REMOVED) * in->demand;
+        in->filling = full.rate.total >= (q.need > 0 ? (1 - REMOVED) * in->demand : 2 * q.rate);
         if (in->filling)
             return;
     }

@@ -229,6 +229,12 @@ static void say_stage(view *v)
     add(&v->text, " a sample");
 }
 
+static void say_filling(view *v)
+{
+    add(&v->text, "; the cache is still being filled, which will %s",
+        v->in->demand > 0 ? "remove the stall" : "make it faster");
+}
+
 static void tier_notes(view *v)
 {
     if (v->in->remote == PSTI_STATE_DOWN && v->out->kind != PST_VERDICT_REMOTE)
@@ -357,7 +363,7 @@ static void say_source(view *v)
         add(&v->text, ", as many as may be: the time of each is what is slow");
     add(&v->text, helps ? ")" : "");
     if (in->filling)
-        add(&v->text, "; the cache is still being filled, which will remove the stall");
+        say_filling(v);
     tier_notes(v);
 }
 
@@ -405,7 +411,7 @@ static bool is_workers(view *v)
     const bool idle = in->cpu + in->queued < (1 - IDLE_CORES) * in->cpus;
     const bool sleep = in->cpu < SLEEPS * in->busy && in->queued < IDLE_CORES * in->busy;
     /* The caller's functions may exclude each other, as Python's do: more workers would wait. */
-    const bool alone = in->stage_is_call && in->cpu > SLEEPS;
+    const bool alone = in->stage_is_call && in->cpu + in->queued > SLEEPS;
     if (alone || !idle || !(sleep || in->workers < in->cpus) || in->more_workers.amount <= 0)
         return false;
     v->out->kind = PST_VERDICT_WORKERS;
@@ -438,9 +444,12 @@ static void say_work(view *v)
     v->out->kind = kind_of(v->part);
     add(&v->text,
         "%s-bound: ", v->out->kind == PST_VERDICT_AUGMENT ? "augment" : part_names[v->part]);
-    const bool alone = in->stage_is_call && in->workers > 1 && in->cpu < SLEEPS * in->workers &&
-                       in->cpu < SLEEPS * in->cpus;
-    if (!alone)
+    /* Some wait inside, and yet one always runs: they exclude each other. */
+    const double run = in->cpu + in->queued;
+    const bool alone = in->stage_is_call && in->workers > 1 && run > SLEEPS &&
+                       in->busy - run > (1 - SLEEPS) * in->busy;
+    const bool single = in->stage_is_call && in->workers == 1 && in->cpus > 1;
+    if (!alone && !single)
         help(v, "cores", "cores", &in->more_cores);
     if (!in->filling)
         help(v, "cache", "bytes", &in->more_cache);
@@ -456,7 +465,7 @@ static void say_work(view *v)
             "time, so make it cheaper or use ops",
             in->cpu, in->workers);
     if (in->filling)
-        add(&v->text, "; the cache is still being filled, which will remove the stall");
+        say_filling(v);
     if (!alone)
         crowding(v);
     tier_notes(v);

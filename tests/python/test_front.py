@@ -190,9 +190,10 @@ class FarAway:
 
 
 def test_reading_that_bounds_the_run_is_named_and_is_no_work_of_the_workers(photos):
-    loader = penstock.Loader(FarAway(photos), CROP, 8, workers=2)
-    for _ in loader:
-        pass
+    loader = penstock.Loader(FarAway(photos), CROP, 8, workers=2, cache=0)
+    for _ in range(10):
+        for _ in loader:
+            pass
     stats = loader.stats()
     assert 0 <= stats["worker_share"] <= 1 and stats["read_away_s"] >= 120 * 0.01
     assert stats["verdict"]["kind"] == "source" and "reads at a time" in stats["bound"], stats["bound"]

@@ -221,6 +221,13 @@ static void functions_of_the_callers_own_are_named(void)
     CHECKF(v.kind == PST_VERDICT_AUGMENT && says(&v, "sharpen takes") &&
                says(&v, "one at a time") && v.help_count == 0,
            "%s", v.text);
+    in.queued = 1; /* beside other programs */
+    v = verdict_of(&in);
+    CHECKF(says(&v, "one at a time") && v.help_count == 0, "%s", v.text);
+    in.cpu = 2.5; /* it runs beside itself */
+    v = verdict_of(&in);
+    CHECKF(!says(&v, "one at a time") && offers(&v, "cores"), "%s", v.text);
+    in.queued = 0;
     in.cpu = 0.2; /* it sleeps: more of them can */
     v = verdict_of(&in);
     CHECKF(v.kind == PST_VERDICT_WORKERS, "%s", v.text);
