@@ -530,8 +530,7 @@ int psti_plan_stage_count(const psti_plan *plan)
 
 bool psti_plan_stage_is_call(const psti_plan *plan, int stage)
 {
-    return stage >= 0 && stage < plan->stage_count &&
-           psti_op_type_call(&plan->stages[stage].type);
+    return stage >= 0 && stage < plan->stage_count && psti_op_type_call(&plan->stages[stage].type);
 }
 
 const char *psti_plan_stage_name(const psti_plan *plan, int stage)
