@@ -17,6 +17,7 @@
 #include "json.h"
 #include "open.h"
 #include "progress.h"
+#include "verdict.h"
 
 enum { SLICES = 3, COUNTS_MAX = 16, FILES_MAX = 4000 };
 static const uint64_t files_bytes_max = 256 << 20;
@@ -35,6 +36,7 @@ typedef struct row {
     uint64_t samples, limit_images;
     double seconds, cpu_s, limit_seconds, limit_cpu_s;
     pst_job_stats stats;
+    pst_verdict verdict; /* of the last slice */
 } row;
 
 typedef struct bench {
@@ -131,6 +133,8 @@ static int feed_slice(const bench *b, pst_job *job, row *r)
     char note[TEXT_SHORT];
     const double slice = b->v->seconds / SLICES;
     snprintf(note, sizeof note, r->workers == 1 ? "%d worker" : "%d workers", r->workers);
+    r->verdict.size = sizeof r->verdict;
+    pst_job_verdict(job, &r->verdict); /* what follows is compared with this moment */
     int rc = warm_up(b, job, slice / 4);
     const int64_t begin_ns = clock_ns();
     const double cpu = clock_cpu();
@@ -141,6 +145,7 @@ static int feed_slice(const bench *b, pst_job *job, row *r)
     }
     r->seconds += (double)(clock_ns() - begin_ns) * 1e-9;
     r->cpu_s += clock_cpu() - cpu;
+    pst_job_verdict(job, &r->verdict);
     return rc;
 }
 
@@ -279,6 +284,7 @@ static void print_results(const bench *b)
             printf(" %12s %10s\n", "-", "-");
     }
     print_stages(&b->rows[b->row_count - 1]);
+    printf("\n%s\n", b->rows[b->row_count - 1].verdict.text);
     printf("\nlimit: a plain libjpeg loop, as many threads, on %zu of the files in memory, "
            "decoding only a random crop of each\n",
            b->file_count);
@@ -304,6 +310,7 @@ static void json_row(json *j, const row *r)
         json_object_end(j);
     }
     json_array_end(j);
+    verdict_json(j, &r->verdict);
     json_object_end(j);
 }
 

@@ -256,6 +256,9 @@ static void measure(feed *f)
     r->interrupted = interrupt_signal() != 0;
     r->stats.size = sizeof r->stats;
     pst_job_stats_get(f->job, &r->stats);
+    r->verdict.size = sizeof r->verdict;
+    if (pst_job_verdict(f->job, &r->verdict) < 0)
+        r->verdict = (pst_verdict){0};
 }
 
 static int say_error(const feed *f)

@@ -7,6 +7,7 @@
 #include "cli.h"
 #include "json.h"
 #include "report.h"
+#include "verdict.h"
 
 enum { BAD_SHOWN = 20 };
 
@@ -127,6 +128,8 @@ void report_print(const report *r)
     print_rate(r);
     print_stages(r);
     print_bad(r);
+    if (r->verdict.text[0])
+        printf("%s\n", r->verdict.text);
 }
 
 /* ---- for programs --------------------------------------------------------------------------- */
@@ -250,6 +253,7 @@ void report_json(const report *r)
     json_measures(&j, r);
     json_stages(&j, r);
     json_skipped(&j, r);
+    verdict_json(&j, &r->verdict);
     json_bool(&j, "interrupted", r->interrupted);
     if (r->error.code != 0)
         json_error(&j, "error", &r->error);

@@ -19,6 +19,7 @@ typedef struct report {
     pst_error error; /* code 0 if all went well */
     pst_settings settings;
     pst_job_stats stats;
+    pst_verdict verdict;
 } report;
 
 void report_print(const report *r);

@@ -696,4 +696,5 @@ PST_API uint32_t pst_crc32c(uint32_t crc, const void *bytes, size_t size);
 #include "penstock/datasets.h"
 #include "penstock/plan.h"
 #include "penstock/serve.h"
+#include "penstock/watch.h"
 #endif

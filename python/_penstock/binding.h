@@ -140,6 +140,7 @@ void pyp_calls_free(void *calls);
 pst_job *pyp_job_usable(PyObject *self);
 /* job_facts.c: methods of Job */
 PyObject *pyp_job_stats(PyObject *self, PyObject *unused);
+PyObject *pyp_job_verdict(PyObject *self, PyObject *unused);
 PyObject *pyp_job_finishes(PyObject *self, PyObject *unused);
 PyObject *pyp_job_memory(PyObject *self, PyObject *unused);
 

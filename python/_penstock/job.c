@@ -483,6 +483,8 @@ static PyMethodDef job_methods[] = {
     {"state", job_state, METH_NOARGS, "state() -> bytes: what was handed out so far"},
     {"load_state", job_load_state, METH_O, "load_state(bytes)"},
     {"stats", pyp_job_stats, METH_NOARGS, "stats() -> dict"},
+    {"verdict", pyp_job_verdict, METH_NOARGS,
+     "verdict() -> dict: what is slow, and what would help"},
     {"finishes", pyp_job_finishes, METH_NOARGS,
      "finishes() -> {field: what raw_finish left to be done to its pictures}"},
     {"memory", pyp_job_memory, METH_NOARGS, "memory() -> [(address, bytes), ...] of the ring"},

@@ -101,6 +101,47 @@ PyObject *pyp_job_stats(PyObject *self, PyObject *unused)
     return dict;
 }
 
+/* ---- the verdict ----------------------------------------------------------------------------- */
+
+static PyObject *numbers_dict(const pst_verdict *v)
+{
+    PyObject *dict = PyDict_New();
+    for (int i = 0; dict != NULL && i < v->number_count; i++)
+        if (pyp_dict_take(dict, v->numbers[i].name, PyFloat_FromDouble(v->numbers[i].value)) < 0)
+            Py_CLEAR(dict);
+    return dict;
+}
+
+static PyObject *help_list(const pst_verdict *v)
+{
+    PyObject *list = PyList_New(v->help_count);
+    for (int i = 0; list != NULL && i < v->help_count; i++) {
+        const pst_verdict_help *h = &v->help[i];
+        PyObject *item =
+            Py_BuildValue("{s:s,s:d,s:s,s:d,s:d}", "what", h->what, "amount", h->amount, "unit",
+                          h->unit, "rate", h->rate, "stall", h->stall);
+        if (item == NULL || PyList_SetItem(list, i, item) < 0)
+            Py_CLEAR(list);
+    }
+    return list;
+}
+
+PyObject *pyp_job_verdict(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    pst_job *job = pyp_job_usable(self);
+    if (job == NULL)
+        return NULL;
+    pst_verdict v = {.size = sizeof(v)};
+    const int rc = pst_job_verdict(job, &v);
+    if (rc < 0) {
+        pyp_raise(pyp_state(self), NULL, rc);
+        return NULL;
+    }
+    return Py_BuildValue("{s:s,s:s,s:d,s:N,s:N}", "kind", pst_verdict_name(v.kind), "text", v.text,
+                         "stall", v.stall, "numbers", numbers_dict(&v), "help", help_list(&v));
+}
+
 static PyObject *four_doubles(const double v[4])
 {
     return Py_BuildValue("(dddd)", v[0], v[1], v[2], v[3]);

@@ -239,8 +239,10 @@ class Loader:
         self._resumed = True
 
     def stats(self) -> dict[str, Any]:
-        """Counts and times so far, in seconds; stages as (name, runs, seconds); "bound" says what holds the run up."""
-        return full_stats({**self._job.stats(), **self._clock.figures()}, self.engine.settings)
+        """Counts and times so far, in seconds; stages as (name, runs, seconds); "verdict" says what is slow and what would help, over
+        the time since an earlier call or since the first batch: kind, text, stall, numbers, help. "bound" is its text."""
+        counts = {**self._job.stats(), "verdict": self._job.verdict(), **self._clock.figures()}
+        return full_stats(counts, self.engine.settings)
 
     def explain(self) -> str:
         """What is done where, and what each part costs, as text."""

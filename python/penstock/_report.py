@@ -9,10 +9,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ._loader import Loader
 
-_WAITS = 0.05  # of the time; below it the loop is as good as never waiting
-_BUSY = 0.80  # of the workers' time; above it more preparing needs more cores
-_READING = 0.50  # reads under way on average; with fewer, workers do not wait for them
-
 
 class Clock:
     """The loop's own time: how long it ran and how long it waited, without each epoch's first batch, which is start-up."""
@@ -52,28 +48,8 @@ def full_stats(stats: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any
     # Work begins with the epoch, before its first batch, so that time counts too.
     stats["worker_share"] = work / ((elapsed + stats["start_s"]) * settings["workers"]) if elapsed else 0.0
     stats["reads_at_once"] = away / (elapsed + stats["start_s"]) if elapsed else 0.0
-    stats["bound"] = _bound(stats, settings["workers"])
+    stats["bound"] = stats["verdict"]["text"]
     return stats
-
-
-def _bound(stats: dict[str, Any], workers: int) -> str:
-    if not stats["batches"]:
-        return "Nothing was handed over yet."
-    waits, busy = stats["wait_share"], stats["worker_share"]
-    if waits <= _WAITS:
-        return f"The training step bounds the run: it waits for data {waits:.1%} of the time."
-    share = f"The loop waits for data {waits:.0%} of the time"
-    read_s, read_runs = stats["read_away_s"], next((runs for name, runs, _ in stats["stages"] if name == "read"), 0)
-    stages = [(name, runs, seconds - (read_s if name == "read" else 0.0)) for name, runs, seconds in stats["stages"]]
-    name, runs, seconds = max(stages, key=lambda stage: stage[2], default=("read", 0, 0.0))
-    if busy >= _BUSY:
-        each = f"{seconds / runs * 1e3:.2f} ms a sample" if runs else "all of the time"
-        return f"{share}; {workers} workers are {busy:.0%} busy, mostly with {name} ({each}): more cores or a larger cache would help."
-    idle = f"{share} and the workers are only {busy:.0%} busy"
-    if stats["reads_at_once"] >= _READING and read_runs:
-        each = f"{read_s / read_runs * 1e3:.2f} ms a sample, {stats['reads_at_once']:.1f} at once"
-        return f"{idle}: reading bounds the run ({each}): faster storage, more reading threads or a larger cache would help."
-    return f"{idle}: storage, or a stage that runs one at a time, holds them up."
 
 
 def explain_text(loader: Loader) -> str:

@@ -36,6 +36,7 @@ int pst_engine_new(const pst_engine_options *opts, pst_engine **out, pst_error *
         return psti_fail(err, -ENOMEM, "engine", NULL, "out of memory while starting the engine");
     pthread_mutex_init(&engine->lock, NULL);
     pthread_mutex_init(&engine->local_lock, NULL);
+    pthread_mutex_init(&engine->leave_lock, NULL);
     engine->pid = getpid();
     engine->settings = settings;
     engine->started_ns = psti_now_ns();
@@ -103,6 +104,7 @@ void pst_engine_free(pst_engine *engine)
     psti_free(engine->remote);
     psti_free(engine->bad);
     pthread_mutex_destroy(&engine->local_lock);
+    pthread_mutex_destroy(&engine->leave_lock);
     pthread_mutex_destroy(&engine->lock);
     psti_free(engine);
 }

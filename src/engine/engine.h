@@ -24,6 +24,10 @@ int psti_pulled_open_revision(const struct psti_depot_choice *choice,
 /* A public handle; data is taken over, also on failure. */
 int psti_dataset_wrap(psti_dataset *data, pst_dataset **out, pst_error *err);
 psti_dataset *psti_dataset_unwrap(const pst_dataset *data);
+/* What the job's client waited for a batch: its verdict goes by that instead of its own waits. And
+ * what goes to the client for its own verdict. Any thread. */
+void psti_job_client_waited(pst_job *job, uint64_t wait_ns);
+void psti_job_facts(pst_job *job, psti_feed_facts *out);
 psti_budget *psti_engine_budget(pst_engine *engine);
 psti_cache *psti_engine_cache(pst_engine *engine); /* NULL = none */
 psti_disk *psti_engine_disk(pst_engine *engine);   /* NULL = none */
@@ -85,6 +89,7 @@ typedef struct psti_link_ops {
     int (*restart)(void *job, uint64_t epoch, const void *state, size_t bytes);
     /* What only the daemon can count; the rest is left as it is. */
     void (*stats)(void *job, pst_job_stats *out);
+    bool (*facts)(void *job, psti_feed_facts *out); /* false: none came yet */
     int (*memory)(void *job, int index, void **base, size_t *bytes);
 } psti_link_ops;
 void psti_link_register(const psti_link_ops *ops);

@@ -38,6 +38,9 @@ struct pst_engine {
     bad_sample *bad;
     size_t bad_count, bad_cap;
     int64_t bad_unlisted;
+    /* Held while all jobs are looked at, which need other locks meanwhile: none leaves until then.
+     * Taken before every other lock. */
+    pthread_mutex_t leave_lock;
 };
 
 struct pst_dataset {
@@ -70,6 +73,13 @@ struct pst_job {
     bool bucketed; /* its order has buckets */
     int64_t skip_limit;
     pst_error error; /* of the job itself: closed, forked */
+    /* Served: since when the consumer waits; 0 = it does not. In a daemon: what the client waited
+     * in all and for its first batch, and whether that is known. Counters. */
+    atomic_uint_fast64_t asked_ns, client_wait_ns, client_first_ns;
+    atomic_bool has_client;
+    psti_feed_facts birth;      /* when it was opened; for the verdict */
+    pthread_mutex_t looks_lock; /* guards looks */
+    struct job_looks *looks;    /* earlier ones; NULL = none yet */
 };
 
 /* pulled.c: as psti_dataset_open, also what was pulled */
@@ -97,6 +107,11 @@ void remote_abort(pst_job *job);
 void remote_stats(const pst_job *job, pst_job_stats *out);
 int remote_memory(const pst_job *job, int index, void **base, size_t *bytes);
 void remote_detach(pst_job *job);
+/* What the daemon knows of it, with this process's own times; false: nothing came yet. */
+bool remote_facts(const pst_job *job, psti_feed_facts *out);
+/* verdict.c */
+void verdict_open(pst_job *job);
+void verdict_close(pst_job *job);
 /* watch.c: NULL is fine for opts */
 int watch_open(pst_engine *engine, const pst_engine_options *opts, pst_error *err);
 void watch_close(pst_engine *engine);

@@ -286,6 +286,7 @@ static void job_free(pst_job *job)
     psti_pipeline_free(job->pipeline);
     psti_dataset_unref(job->data);
     options_free(job->options);
+    verdict_close(job);
     psti_free(job);
 }
 
@@ -309,6 +310,7 @@ int psti_job_open_hooked(pst_engine *engine, pst_dataset *data, const pst_job_op
         return psti_fail(err, -ENOMEM, "job", NULL, "out of memory while opening the job");
     job->engine = engine;
     job->id = atomic_fetch_add_explicit(&engine->job_count, 1, memory_order_relaxed) + 1;
+    pthread_mutex_init(&job->looks_lock, NULL);
     job->data = psti_dataset_ref(data->data);
     job->skip_limit = opts->skip_limit;
     rc = psti_pipeline_parse(opts->pipeline, &job->pipeline, err);
@@ -322,6 +324,7 @@ int psti_job_open_hooked(pst_engine *engine, pst_dataset *data, const pst_job_op
         job_free(job);
         return rc;
     }
+    verdict_open(job);
     pthread_mutex_lock(&engine->lock);
     job->next = engine->jobs;
     engine->jobs = job;
@@ -334,6 +337,7 @@ int psti_job_open_hooked(pst_engine *engine, pst_dataset *data, const pst_job_op
 void job_detach(pst_job *job)
 {
     pst_engine *engine = job->engine;
+    pthread_mutex_lock(&engine->leave_lock);
     pthread_mutex_lock(&engine->lock);
     pst_job **at = &engine->jobs;
     while (*at && *at != job)
@@ -341,6 +345,7 @@ void job_detach(pst_job *job)
     if (*at)
         *at = job->next;
     pthread_mutex_unlock(&engine->lock);
+    pthread_mutex_unlock(&engine->leave_lock);
     remote_detach(job); /* its workers may still note a bad sample with the engine */
     job->engine = NULL;
 }

@@ -427,9 +427,11 @@ static int on_event(pst_job *job, psti_link_event *event, uint64_t wait_ns, pst_
     return 1;
 }
 
-int remote_next(pst_job *job, int64_t timeout_ns, pst_batch **out)
+/* A wait that timed out goes on with the next call: it is counted from its beginning. */
+static int next_of(pst_job *job, int64_t timeout_ns, pst_batch **out)
 {
     const uint64_t called = psti_now_ns();
+    const uint64_t asked = atomic_load_explicit(&job->asked_ns, memory_order_relaxed);
     if (job->error.code)
         return job->error.code;
     if (psti_feed_finished(job->record) && !atomic_load(&job->aborted))
@@ -450,7 +452,7 @@ int remote_next(pst_job *job, int64_t timeout_ns, pst_batch **out)
         if (rc == -ETIMEDOUT && slice)
             continue;
         if (rc == 0)
-            rc = on_event(job, &event, psti_now_ns() - called, out);
+            rc = on_event(job, &event, psti_now_ns() - asked, out);
         if (rc == PSTI_LINK_GONE)
             return on_gone(job, left, out);
         if (rc == 2)
@@ -459,6 +461,16 @@ int remote_next(pst_job *job, int64_t timeout_ns, pst_batch **out)
             job->error = event.error;
         return rc;
     }
+}
+
+int remote_next(pst_job *job, int64_t timeout_ns, pst_batch **out)
+{
+    if (!atomic_load_explicit(&job->asked_ns, memory_order_relaxed))
+        atomic_store_explicit(&job->asked_ns, psti_now_ns(), memory_order_relaxed);
+    const int rc = next_of(job, timeout_ns, out);
+    if (rc != -ETIMEDOUT)
+        atomic_store_explicit(&job->asked_ns, 0, memory_order_relaxed);
+    return rc;
 }
 
 int remote_set_epoch(pst_job *job, uint64_t epoch)
@@ -481,6 +493,23 @@ int remote_state_loaded(pst_job *job, uint64_t epoch, const void *state, size_t 
                ? 0
                : psti_fail(err, rc, "state", NULL, "the state cannot be sent to the daemon: %s",
                            pst_strerror(rc));
+}
+
+bool remote_facts(const pst_job *job, psti_feed_facts *out)
+{
+    psti_feed_facts theirs;
+    if (!ops->facts(job->link, &theirs))
+        return false;
+    const uint64_t asked = atomic_load_explicit(&job->asked_ns, memory_order_relaxed);
+    theirs.now_s = out->now_s;
+    theirs.opened_s = out->opened_s;
+    theirs.first_s = out->first_s;
+    theirs.last_s = out->last_s;
+    theirs.first_wait_s = out->first_wait_s;
+    theirs.finished = out->finished;
+    theirs.waiting_s = asked ? out->now_s - 1e-9 * (double)asked : 0;
+    *out = theirs;
+    return true;
 }
 
 void remote_stats(const pst_job *job, pst_job_stats *out)

@@ -70,6 +70,7 @@ int psti_plan_outputs(const psti_plan *plan, const psti_plan_output **out);
 /* Stages for statistics: "decode", the ops, "finish", the batch op if there is one. */
 int psti_plan_stage_count(const psti_plan *plan);
 const char *psti_plan_stage_name(const psti_plan *plan, int stage);
+bool psti_plan_stage_is_call(const psti_plan *plan, int stage); /* a function of the caller's */
 /* How many leading stages make the decoded form: those before the first random op or views. */
 int psti_plan_decoded_stages(const psti_plan *plan);
 /* Pictures that the plan decodes. 0 too where one is decoded after a random op or after views: then

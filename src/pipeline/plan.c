@@ -528,6 +528,11 @@ int psti_plan_stage_count(const psti_plan *plan)
     return plan->stage_count + 1 + (plan->mix_name != NULL);
 }
 
+bool psti_plan_stage_is_call(const psti_plan *plan, int stage)
+{
+    return stage >= 0 && stage < plan->stage_count && psti_op_type_call(&plan->stages[stage].type);
+}
+
 const char *psti_plan_stage_name(const psti_plan *plan, int stage)
 {
     if (stage < plan->stage_count)

@@ -338,6 +338,8 @@ static void ask_done(psti_remote_op *op, int status)
     a->charged = 0;
     count_buffers_locked(pool);
     pool->asking--;
+    t->feed->asks_now--;
+    waits_moved_locked(pool);
     pthread_mutex_unlock(&pool->lock);
     tiers_answered(t);
 }
@@ -372,6 +374,8 @@ void ask_send_locked(task *t)
     a->charged = (uint64_t)pool->asker->usual;
     charge_locked(pool, a->charged);
     pool->asking++;
+    t->feed->asks_now++;
+    waits_moved_locked(pool);
     a->next = read + 1;
     ask_for(a, t->borrows ? TIER_SHARED : form ? TIER_FORM : t->read_field[read]);
 }
@@ -476,6 +480,15 @@ double ask_bandwidth(const psti_pool *pool)
 double ask_handling(const psti_pool *pool)
 {
     return pool->asker ? psti_remote_handling(pool->asker->remote) : 0;
+}
+
+int ask_health(const psti_pool *pool)
+{
+    psti_remote_stats stats;
+    if (!pool->asker)
+        return PSTI_TIER_NONE;
+    psti_remote_stats_get(pool->asker->remote, &stats);
+    return stats.nodes_up == 0 && stats.breaks > 0 ? PSTI_TIER_DOWN : PSTI_TIER_UP;
 }
 
 void ask_stats(const psti_pool *pool, pst_job_stats *out)

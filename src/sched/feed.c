@@ -239,6 +239,7 @@ void psti_feed_close(psti_feed *feed)
     ring_detach(feed->ring);
     pthread_mutex_lock(&pool->lock);
     feed->closing = true;
+    waits_end_locked(feed);
     cancel_all_locked(feed);
     pool_pump_locked(pool); /* what was put aside is for workers to end, and they may be idle */
     while (feed->inflight > 0 || feed->epoch_making || feed->shelf_busy || feed->ahead.reading)
@@ -362,9 +363,15 @@ static int take_locked(psti_feed *feed, pst_batch **out)
 
 static void note_wait_locked(psti_feed *feed, uint64_t since)
 {
+    const uint64_t waited = psti_now_ns() - since;
     feed->wait_since = 0;
+    feed->last_batch_ns = since + waited;
+    if (feed->batches == 1) {
+        feed->first_wait_ns = waited;
+        waits_first_locked(feed);
+    }
     if (!feed->spec.hooks.wake) /* else its owner tells, psti_feed_waited */
-        look_waited_locked(feed, psti_now_ns() - since);
+        look_waited_locked(feed, waited);
 }
 
 /* Once a feed, and only when it is the consumer's doing. How many it holds, or 0. */
@@ -399,12 +406,12 @@ int psti_feed_next(psti_feed *feed, int64_t timeout_ns, pst_batch **out)
         pthread_mutex_lock(&pool->lock);
         const int rc = take_locked(feed, out);
         feed->wanted = rc == WAIT;
-        if (rc != WAIT)
-            feed->wanted_ns = 0;
-        else if (!feed->wanted_ns)
-            feed->wanted_ns = called;
-        if (rc == WAIT)
+        if (rc == WAIT) {
             tuner_waits_locked(feed);
+            waits_begin_locked(feed, called);
+        } else {
+            waits_end_locked(feed);
+        }
         if (rc == 1)
             note_wait_locked(feed, feed->wait_since ? feed->wait_since : called);
         const bool first = rc == 1 && feed->batches == 1;

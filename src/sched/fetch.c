@@ -65,7 +65,9 @@ static void fetch_done(psti_fetch *fetch, int status)
             t->inputs[i] = (psti_input){part->bytes, part->size, -1};
     }
     atomic_store(&t->read_status, status);
+    atomic_fetch_sub_explicit(&feed->fetches_now, 1, memory_order_relaxed);
     task_runnable_locked(t);
+    waits_moved_locked(feed->pool);
     pthread_mutex_unlock(&feed->pool->lock);
 }
 
@@ -107,6 +109,7 @@ int fetch_aim_locked(task *t)
 void fetch_send(task *t)
 {
     t->submitted_ns = psti_now_ns();
+    atomic_fetch_add_explicit(&t->feed->fetches_now, 1, memory_order_relaxed);
     psti_fetch_submit(t->feed->spec.data, t->fetch);
 }
 

@@ -9,7 +9,7 @@
 
 /* ---- what the cache may take ----------------------------------------------------------------- */
 
-enum { CACHE_LEAST = 64 << 10 };
+enum { CACHE_LEAST = 64 << 10, MEASURE_EACH = 32 };
 static const uint64_t AUTO_WORK_LEAST = 64ull << 20, AUTO_WORK_MOST = 2ull << 30;
 
 uint64_t psti_cache_auto_work(uint64_t memory_bytes)
@@ -236,6 +236,24 @@ static bool cache_takes(const task *t, const psti_cache_content *content)
     const psti_feed *feed = t->feed;
     return t->may_cache && !atomic_load_explicit(&feed->keeps_encoded, memory_order_relaxed) &&
            psti_cache_has_room(feed->pool->cache, feed->decoded, content, 1);
+}
+
+/* Now and then, where there is no cache to keep it: how large the decoded form would be, for who
+ * asks what a cache would bring. The work is started and nothing of it has run. */
+void form_measure(const worker *w, const task *t)
+{
+    psti_feed *feed = t->feed;
+    if (feed->cached || t->start % MEASURE_EACH != 0)
+        return;
+    size_t total = 0, bytes;
+    for (int p = 0; p < psti_plan_decoded_pictures(feed->spec.plan); p++) {
+        const psti_decoded picture = psti_work_decoded(w->work, p);
+        const psti_geom size = psti_field_geom(&picture.field);
+        total += psti_geom_bytes(&size, &bytes) ? bytes : 0;
+    }
+    const double before = atomic_load_explicit(&feed->decoded_bytes, memory_order_relaxed);
+    const double mean = before > 0 ? before + ((double)total - before) / 8 : (double)total;
+    atomic_store_explicit(&feed->decoded_bytes, mean, memory_order_relaxed);
 }
 
 /* Turns the work to whole pictures, with a place to put them into. False when there is no room for

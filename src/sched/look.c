@@ -197,8 +197,8 @@ static void epoch_locked(const psti_feed *feed, psti_view_job *job)
  * wait, whatever the daemon does. */
 static uint64_t waiting_ns(const psti_feed *feed, uint64_t now)
 {
-    const bool waits = feed->wanted_ns && (!feed->spec.hooks.wake || feed->leased <= 1);
-    return waits && now > feed->wanted_ns ? now - feed->wanted_ns : 0;
+    const bool idle = feed->asked_ns && (!feed->spec.hooks.wake || feed->leased <= 1);
+    return idle && now > feed->asked_ns ? now - feed->asked_ns : 0;
 }
 
 static void job_locked(const psti_feed *feed, uint64_t now, psti_view_job *job)

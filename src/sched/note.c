@@ -84,6 +84,9 @@ static void count_locked(psti_feed *feed, run *r, const psti_receipt *receipt, u
     feed->batches++;
     if (!feed->first_batch_ns)
         feed->first_batch_ns = psti_now_ns() - feed->opened_ns;
+    feed->last_batch_ns = psti_now_ns();
+    if (feed->batches == 1)
+        feed->first_wait_ns = wait_ns;
     look_waited_locked(feed, wait_ns);
 }
 

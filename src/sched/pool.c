@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "sched/sched_priv.h"
 
@@ -266,6 +267,7 @@ static void *work_loop(void *arg)
 {
     worker *w = arg;
     psti_pool *pool = w->pool;
+    atomic_store_explicit(&w->tid, (int)gettid(), memory_order_relaxed);
     pthread_mutex_lock(&pool->lock);
     while (!pool->stopping) {
         if (task_make_epoch_locked(pool) || place_stuck_locked(pool, w))
@@ -290,6 +292,8 @@ static void *work_loop(void *arg)
             continue;
         }
         tuner_begins_locked(pool, psti_now_ns());
+        w->feed = t->feed;
+        waits_moved_locked(pool);
         if (pool->waking && tuner_lets_work_locked(pool))
             pool_signal_locked(pool);
         w->task = t;
@@ -299,6 +303,8 @@ static void *work_loop(void *arg)
         pthread_mutex_lock(&pool->lock);
         w->task = NULL;
         tuner_ends_locked(pool, now);
+        w->feed = NULL;
+        waits_moved_locked(pool);
         if (ended)
             task_done_locked(t);
     }

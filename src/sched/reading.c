@@ -30,7 +30,9 @@ static uint64_t bytes_of(const task *t)
 static void read_ended_locked(task *t)
 {
     reading_ends_locked(t->feed->pool, bytes_of(t));
+    t->feed->reads_now--;
     task_runnable_locked(t);
+    waits_moved_locked(t->feed->pool);
 }
 
 /* From an I/O thread, or from dispatch when there is nothing to read. */
@@ -224,6 +226,8 @@ static void came_before(task *t, int read, int status)
 static void submit_locked(task *t, psti_read *reads, int count)
 {
     reading_begins_locked(t->feed->pool);
+    t->feed->reads_now++;
+    waits_moved_locked(t->feed->pool);
     t->submitted_ns = psti_now_ns();
     atomic_store(&t->read_status, 0);
     atomic_store(&t->reads_left, count + 1);

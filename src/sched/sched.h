@@ -157,6 +157,50 @@ void psti_feed_stats(psti_feed *feed, pst_job_stats *out);
  * psti_feed_next takes is not his time and is not counted. */
 void psti_feed_waited(psti_feed *feed, uint64_t wait_ns);
 const psti_plan *psti_feed_plan(const psti_feed *feed);
+
+/* What a wait of the consumer was for, by what the workers' time went into meanwhile. */
+enum {
+    PSTI_WAIT_WORK,   /* samples of this feed */
+    PSTI_WAIT_TURN,   /* samples of other feeds */
+    PSTI_WAIT_SOURCE, /* nothing: bytes are on their way from the source … */
+    PSTI_WAIT_REMOTE, /* … or from the remote tier */
+    PSTI_WAIT_ROOM,   /* nothing: there is no room in the budget for another sample's bytes */
+    PSTI_WAIT_REST,   /* nothing: nothing more may be begun */
+    PSTI_WAITS
+};
+enum { PSTI_TIER_NONE, PSTI_TIER_UP, PSTI_TIER_DOWN };
+
+/* What tells why a feed is as slow as it is, beside its statistics. Totals and states of one
+ * moment; plain data, which goes over to clients as it is. */
+typedef struct psti_feed_facts {
+    double now_s, opened_s,
+        first_s;         /* by the monotonic clock; first_s: the first batch, 0 = none */
+    double last_s;       /* the last batch that was handed over; 0 = none */
+    double first_wait_s; /* of wait_ns: for the first batch */
+    double waiting_s;    /* the wait under way, which is not in wait_ns yet; 0 = none */
+    double waited_for_s[PSTI_WAITS]; /* without the first batch */
+    /* The pool's workers: seconds with a sample in hand, of these on a core, and seconds ready to
+     * run without one. */
+    double busy_s, cpu_s, queued_s;
+    double budget_bytes, cache_bytes; /* cache_bytes: that the cache may have; 0 = there is none */
+    double samples;                   /* of an epoch */
+    double fixed_bytes, fixed_most;   /* that its batches take; that they would if all had room */
+    /* Seconds of a worker for a sample: from stored bytes; from the decoded form; with making it (0
+     * = not known). Bytes of the forms (0 = there is none, or not known). */
+    double whole_s, part_s, made_s, encoded_bytes, decoded_bytes, out_bytes;
+    int32_t workers, active, feeds;
+    int32_t reads_most, reads_limit; /* samples under way; that the tuner may make it */
+    int32_t reads_tried;             /* 1 = more of them brought no more bytes of late */
+    int32_t batch, depth, depth_wanted;
+    int32_t ready;                /* 1 = ready order */
+    int32_t finished;             /* 1 = all epochs were handed over */
+    int32_t keeps, keeps_encoded; /* 1 = a cache would be used; for stored bytes too */
+    int32_t disk, remote;         /* PSTI_TIER_… */
+    int32_t decoded_stages;       /* leading stages that a decoded form saves */
+    uint32_t calls;               /* stages that are functions of the caller's, a bit each */
+} psti_feed_facts;
+/* Reads a file of the system for each worker: not for a sample's way. */
+void psti_feed_facts_get(psti_feed *feed, psti_feed_facts *out);
 /* The ring's blocks; makes them. 0, -ENOENT past the end, -ENOMEM. */
 int psti_feed_memory(psti_feed *feed, int index, void **base, size_t *bytes);
 /* What was handed over in the open epoch: the parts of psti_state that the feed knows. Arrays are

@@ -294,6 +294,7 @@ void pool_cache_yield_locked(psti_pool *pool, uint64_t coming);
 int form_owner(psti_feed *feed);
 void form_find(task *t);
 void form_drop(task *t); /* lets go of what was found */
+void form_measure(const worker *w, const task *t);
 int form_make(worker *w, task *t, uint64_t *extra, pst_error *err);
 
 /* stored.c: samples as they are stored */
@@ -304,6 +305,14 @@ void stored_retire(task *t);     /* there is a better form of them now */
 void stored_keep(const task *t); /* of what was read */
 void reading_begins_locked(psti_pool *pool);
 void reading_ends_locked(psti_pool *pool, uint64_t bytes);
+
+/* ---- waits.c --------------------------------------------------------------------------------- */
+
+void waits_begin_locked(psti_feed *feed, uint64_t since); /* its consumer found nothing */
+void waits_end_locked(psti_feed *feed);
+void waits_first_locked(psti_feed *feed); /* what was waited for so far was start-up */
+/* Something that the waits are counted by has changed: a worker's feed, a feed's reads. */
+void waits_moved_locked(psti_pool *pool);
 
 /* tiers.c: forms and stored bytes outside RAM. A task looks for its decoded form in RAM, on the
  * disk, then member by member for stored bytes in RAM and on the disk; what is left comes from the
@@ -384,6 +393,7 @@ void ask_end_locked(task *t);
 void ask_free(task *t);
 void ask_stats(const psti_pool *pool, pst_job_stats *out); /* of the engine */
 void ask_look(const psti_pool *pool, psti_view_remote *out);
+int ask_health(const psti_pool *pool);       /* PSTI_TIER_… */
 double ask_bandwidth(const psti_pool *pool); /* bytes a second; 0: no tier, or not measured */
 double ask_handling(const psti_pool *pool);  /* CPU seconds of a byte */
 void tiers_answered(task *t);

@@ -419,6 +419,18 @@ typedef struct foresight {
     uint64_t started_early; /* statistics */
 } foresight;
 
+/* ---- what its consumer waits for (waits.c)
+ * ---------------------------------------------------------------------------------- */
+
+typedef struct waits {
+    bool on;                    /* it waits, and its first batch came */
+    uint64_t since_ns;          /* counted up to there; from then on … */
+    int own, busy, active;      /* … workers: on this feed, on any, that may work */
+    int without;                /* of own: waiting for memory that a large sample takes */
+    int idle_for;               /* PSTI_WAIT_…: why the others do nothing for it */
+    double spent_s[PSTI_WAITS]; /* of the waits, by what the workers' time went into */
+} waits;
+
 struct psti_feed {
     psti_pool *pool;
     psti_feed *next;
@@ -504,15 +516,20 @@ struct psti_feed {
     task *runnable_last;   /* while there is one */
 
     uint64_t wait_since; /* the consumer's own: when a wait began that timed out; 0 = none */
-    uint64_t wanted_ns;  /* since when the consumer waits; 0 = it does not */
     uint64_t notice_ns;  /* after that it is told what for, see stall.c; 0 = never; fixed */
     int stall_told;      /* the consumer's own: how often that was */
-    atomic_uint wake;    /* consumers wait on it; partner: psti_feed_next */
-    atomic_bool aborted; /* set by psti_feed_abort; partner: psti_feed_next */
+    uint64_t asked_ns;   /* when the consumer asked for what is not there yet; 0 = it has not */
+    waits waits_for;
+    int reads_now,
+        asks_now; /* tasks whose bytes are on their way; that the remote tier is asked for */
+    atomic_int fetches_now; /* counter: the same of samples that the caller's function brings */
+    bool refused_room;      /* the last sample that was to be sent out found no bytes for it */
+    atomic_uint wake;       /* consumers wait on it; partner: psti_feed_next */
+    atomic_bool aborted;    /* set by psti_feed_abort; partner: psti_feed_next */
 
     /* statistics */
     uint64_t samples, batches, skipped, pads, warnings, waits, wait_ns, first_batch_ns, bytes_read,
-        opened_ns;
+        opened_ns, first_wait_ns, last_batch_ns;
     uint64_t read_ns, read_away_ns, read_runs, fresh, cache_hits, cache_misses, shared_hits,
         stored_hits, prepared, disk_hits, disk_misses, disk_bytes, remote_hits, remote_misses,
         remote_bytes, adopted;
@@ -543,6 +560,8 @@ struct worker {
     pst_batch *own; /* schedule batch-per-worker: the batch that it fills; NULL = none */
     pthread_t thread;
     bool started;
+    atomic_int tid;        /* counter-like: the thread's number, 0 = it has not begun */
+    const psti_feed *feed; /* that it works for; to compare with, it may be gone */
     psti_kit kit;
     psti_work *work;
     /* Bytes beyond keep that it goes on holding, out of pool->extra; what its samples needed of
@@ -572,6 +591,7 @@ struct psti_pool {
     psti_budget budget;  /* its own lock, innermost */
     size_t keep;         /* bytes that each worker may hold without asking; fixed after start */
     int idle;            /* workers waiting for work */
+    int waiting;         /* feeds whose consumers wait; see waits.c */
     bool waking;         /* the next worker that finds work wakes another */
     /* Decoded forms of all feeds; NULL without. cache_limit: bytes set aside for it; with
      * cache_auto it takes what is left. */

@@ -181,7 +181,7 @@ uint64_t stall_look(psti_feed *feed)
     if (!after || feed->spec.hooks.wake) /* whose consumer is elsewhere, and tells */
         return 0;
     stall s = {.now = psti_now_ns(), .id = -1};
-    const uint64_t since = feed->wanted_ns;
+    const uint64_t since = feed->asked_ns;
     if (s.now < since + after)
         return since + after;
     pthread_mutex_lock(&feed->pool->lock);

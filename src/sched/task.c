@@ -159,8 +159,10 @@ static bool window_open_locked(psti_feed *feed, const run *r)
         feed->full_ns = feed->slack_ns = psti_now_ns();
         return false;
     }
-    if (!stage_open_locked(feed, r))
+    if (!stage_open_locked(feed, r)) {
+        feed->refused_room = true;
         return false;
+    }
     if (feed->spec.mode == PST_ORDER_READY) {
         if (window_has_room_locked(feed))
             return true;
@@ -255,6 +257,7 @@ static task *send_out_locked(psti_feed *feed, run *r, int64_t share, worker *w, 
     form_find(t);
     const bool fetched = feed->fetches && !t->cached;
     const int rc = fetched ? fetch_aim_locked(t) : read_aim_locked(t);
+    feed->refused_room = rc == 0;
     if (rc == 0) {
         if (t->augmented) /* stays picked */
             t->cached = NULL;
@@ -470,6 +473,8 @@ static int prepare(worker *w, task *t, pst_error *err)
     }
     if (rc == 0 && t->form_from)
         tiers_promote(t);
+    else if (rc == 0 && !task_has_form(t))
+        form_measure(w, t);
     if (rc == 0 && t->part_inputs && (rc = parts_bring(w, t, err)) == LANE_PARKED)
         return rc;
     const bool makes = t->may_cache || (t->feed->tier_forms && !task_has_form(t));

@@ -393,6 +393,15 @@ void channel_stats(void *job, pst_job_stats *out)
     wire_stats_get(&s, out);
 }
 
+bool channel_facts(void *job, psti_feed_facts *out)
+{
+    channel *ch = job;
+    pthread_mutex_lock(&ch->lock);
+    *out = ch->stats.facts;
+    pthread_mutex_unlock(&ch->lock);
+    return out->workers > 0;
+}
+
 int channel_memory(void *job, int index, void **base, size_t *bytes)
 {
     channel *ch = job;

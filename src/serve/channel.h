@@ -57,6 +57,7 @@ void channel_handed(void *job, uint64_t wait_ns);
 void channel_abort(void *job);
 int channel_restart(void *job, uint64_t epoch, const void *state, size_t bytes);
 void channel_stats(void *job, pst_job_stats *out);
+bool channel_facts(void *job, psti_feed_facts *out);
 int channel_memory(void *job, int index, void **base, size_t *bytes);
 
 #endif

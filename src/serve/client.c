@@ -307,6 +307,7 @@ static const psti_link_ops table = {
     .abort = channel_abort,
     .restart = channel_restart,
     .stats = channel_stats,
+    .facts = channel_facts,
     .memory = channel_memory,
 };
 

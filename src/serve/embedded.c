@@ -134,7 +134,7 @@ static int take_own(embedded *e, pst_error *err)
         const int len = snprintf(e->dir, sizeof e->dir, "%s/%d%s", parent, (int)getpid(), number);
         if (len >= (int)sizeof e->dir)
             break;
-        rc = where_take(e->dir, false, &e->at, err);
+        rc = where_take(e->dir, false, true, &e->at, err);
         if (rc == 0)
             return 0;
         rc = rc == -EADDRINUSE ? 0 : rc;
@@ -151,7 +151,7 @@ static int take_place(embedded *e, const char *text, pst_error *err)
         return take_own(e, err);
     if (where_find(text, e->dir) < 0)
         return psti_fail(err, -EINVAL, "watch", text, "the folder's name is too long");
-    return where_take(e->dir, false, &e->at, err);
+    return where_take(e->dir, false, true, &e->at, err);
 }
 
 static void draw_instance(char instance[17])

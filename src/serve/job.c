@@ -9,7 +9,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "core/clock.h"
 #include "net/net.h"
+
+static const uint64_t LOOK_NS = 500000000; /* between two looks at what goes into a verdict */
 
 enum {
     SPEC_MOST = 256 << 20, /* ids and weights of a hundred million samples are not served */
@@ -258,6 +261,13 @@ static void count_stats(conn *c, wire_stats *out)
                                   .hits = {s.encoded_hits, s.cache_hits, s.shared_hits}};
     pthread_mutex_unlock(&c->server->lock);
     wire_stats_put(out, &s);
+    /* It looks at every worker: not for every batch. */
+    const uint64_t now = psti_now_ns();
+    if (now - c->looked_ns >= LOOK_NS) {
+        c->looked_ns = now;
+        psti_job_facts(c->job, &c->looked);
+    }
+    out->facts = c->looked;
 }
 
 static int write_positions(segment *seg, const psti_receipt *r, size_t at)
@@ -365,9 +375,12 @@ bool job_credit(conn *c, const wire_credit *credit)
     pthread_mutex_lock(&c->server->lock);
     c->facts.waits++;
     c->facts.wait_ns += credit->wait_ns;
+    if (c->job && credit->count == 1) /* the first ones are for batches that are to come */
+        psti_job_client_waited(c->job, credit->wait_ns);
     c->facts.stats.held = c->held;
     pthread_mutex_unlock(&c->server->lock);
-    psti_job_waited(c->job, credit->wait_ns);
+    if (credit->count == 1)
+        psti_job_waited(c->job, credit->wait_ns);
     return true;
 }
 

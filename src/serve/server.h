@@ -129,7 +129,9 @@ struct conn {
     bool finished, failed; /* nothing more comes in this generation */
     bool watched_out;      /* waiting until the socket takes more */
     letter *letters, *last_letter;
-    uint64_t copies; /* batches that the client should have copied and released */
+    uint64_t looked_ns;     /* when the client was last told … */
+    psti_feed_facts looked; /* … of these */
+    uint64_t copies;        /* batches that the client should have copied and released */
 
     pthread_t thread; /* opener or closer */
     atomic_bool done; /* the thread has nothing left to do; partner: conn_tend */

@@ -18,7 +18,9 @@ _Static_assert(sizeof(wire_head) == 16 && sizeof(wire_hello) == 24, "HELLO stays
 _Static_assert(sizeof(wire_refused) == 24 + 824, "REFUSED stays as it is, with its error");
 _Static_assert(sizeof(wire_welcome) == 96 && sizeof(wire_open) == 80 && sizeof(wire_list) == 56,
                "of version 6");
-_Static_assert(sizeof(wire_batch) == 824 && sizeof(wire_credit) == 32, "of version 6");
+_Static_assert(offsetof(wire_batch, stats.read_away_ns) == 824 && sizeof(wire_credit) == 32,
+               "of version 6");
+_Static_assert(sizeof(wire_batch) == 824 + 8 + sizeof(psti_feed_facts), "of version 7");
 
 /* ---- versions -------------------------------------------------------------------------------- */
 
@@ -55,6 +57,8 @@ size_t wire_size(int kind, uint16_t version)
         return 0;
     if (version < WIRE_SETS && kind == WIRE_OPEN)
         return offsetof(wire_open, depot_revision);
+    if (version < WIRE_FACTS && kind == WIRE_BATCH)
+        return offsetof(wire_batch, stats.read_away_ns);
     return kind > 0 && (size_t)kind < sizeof sizes / sizeof *sizes ? sizes[kind] : 0;
 }
 
@@ -182,6 +186,7 @@ void wire_drop(wire_mail *mail)
 void wire_stats_put(wire_stats *to, const pst_job_stats *from)
 {
     WIRE_COUNTS(COPY_COUNT)
+    COPY_COUNT(read_away_ns)
     memcpy(to->form_entries, from->form_entries, sizeof to->form_entries);
     memcpy(to->form_bytes, from->form_bytes, sizeof to->form_bytes);
     to->ready_depth = from->ready_depth + WIRE_AHEAD;
@@ -195,6 +200,7 @@ void wire_stats_put(wire_stats *to, const pst_job_stats *from)
 void wire_stats_get(const wire_stats *from, pst_job_stats *to)
 {
     WIRE_COUNTS(COPY_COUNT)
+    COPY_COUNT(read_away_ns)
     memcpy(to->form_entries, from->form_entries, sizeof to->form_entries);
     memcpy(to->form_bytes, from->form_bytes, sizeof to->form_bytes);
     if (from->ready_depth) /* none came yet otherwise */

@@ -25,12 +25,20 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "penstock.h"
+#include "engine/engine.h"
 
 #define WIRE_MAGIC 0x46545350u /* "PSTF" */
 /* A packet of another layout, or of a new kind, is another WIRE_VERSION; wire_size knows those down
- * to WIRE_OLDEST, which is at least the one before. 6: LIST, LISTED, and OPEN by a set's folder. */
-enum { WIRE_OLDEST = 5, WIRE_VERSION = 6, WIRE_SETS = 6, WIRE_FDS = 2, WIRE_AHEAD = 2 };
+ * to WIRE_OLDEST, which is at least the one before. 6: LIST, LISTED, and OPEN by a set's folder. 7:
+ * facts behind a batch's statistics. */
+enum {
+    WIRE_OLDEST = 5,
+    WIRE_VERSION = 7,
+    WIRE_SETS = 6,
+    WIRE_FACTS = 7,
+    WIRE_FDS = 2,
+    WIRE_AHEAD = 2
+};
 
 typedef struct wire_range { /* versions that one end speaks */
     uint16_t oldest, newest;
@@ -179,6 +187,8 @@ typedef struct wire_stats {
     struct {
         uint64_t runs, total_ns;
     } stage[PST_STAGES_MAX];
+    uint64_t read_away_ns; /* from WIRE_FACTS on */
+    psti_feed_facts facts; /* the same; of some moment of late */
 } wire_stats;
 
 typedef struct wire_batch { /* BATCH; fd: the segment, if it is a new one */
