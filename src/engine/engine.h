@@ -40,6 +40,8 @@ void psti_job_waited(pst_job *job, uint64_t wait_ns);
 /* Everything but what is now; 0 or -ENOMEM. Then, with the now filled in, what the model says. */
 int psti_engine_look(pst_engine *engine, psti_view *out);
 void psti_engine_model(pst_engine *engine, psti_view *out);
+/* The verdicts of the engine and of those of its jobs that the view has. */
+void psti_engine_judge(pst_engine *engine, psti_view *view);
 
 /* Showing an engine of this process. The room serve fills the table in, if it can. */
 typedef struct psti_watch_ops {

@@ -215,7 +215,7 @@ static void label(const pst_job *job, const pst_job_options *o, psti_feed_spec *
     const psti_feed_hooks *h = &spec->hooks;
     const char *where = h->path ? h->path : psti_dataset_path(job->data);
     psti_feed_label *l = &spec->label;
-    l->id = h->id ? h->id : job->id;
+    l->id = job->id;
     l->pid = h->pid ? h->pid : (uint32_t)getpid();
     l->uid = h->pid ? h->uid : (uint32_t)geteuid();
     snprintf(l->dataset, sizeof l->dataset, "%s", where ? where : psti_dataset_kind(job->data));
@@ -310,6 +310,8 @@ int psti_job_open_hooked(pst_engine *engine, pst_dataset *data, const pst_job_op
         return psti_fail(err, -ENOMEM, "job", NULL, "out of memory while opening the job");
     job->engine = engine;
     job->id = atomic_fetch_add_explicit(&engine->job_count, 1, memory_order_relaxed) + 1;
+    if (hooks && hooks->id)
+        job->id = hooks->id;
     pthread_mutex_init(&job->looks_lock, NULL);
     job->data = psti_dataset_ref(data->data);
     job->skip_limit = opts->skip_limit;

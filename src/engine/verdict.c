@@ -435,12 +435,9 @@ static double weight(const pst_verdict *v)
                                              : 2 + v->stall;
 }
 
-int pst_engine_verdict(pst_engine *engine, pst_verdict *out)
+/* Of all jobs, and of the engine as a whole. view: where those of its jobs go (NULL = nowhere). */
+static void judge_all(pst_engine *engine, pst_verdict *out, psti_view *view)
 {
-    if (out->size != sizeof *out)
-        return -EINVAL;
-    if (engine->pid != getpid())
-        return PST_EFORK;
     int waiting = 0, jobs = 0;
     *out = (pst_verdict){
         .size = sizeof *out, .kind = PST_VERDICT_IDLE, .text = "idle: no job is open"};
@@ -452,6 +449,9 @@ int pst_engine_verdict(pst_engine *engine, pst_verdict *out)
         pst_verdict one = {.size = sizeof one};
         if (pst_job_verdict(job, &one) != 0)
             continue;
+        for (int i = 0; view && i < view->job_count; i++)
+            if (view->jobs[i].id == job->id)
+                view->jobs[i].verdict = one;
         waiting += one.stall >= REMOVED && one.kind != PST_VERDICT_IDLE;
         if (jobs++ == 0 || weight(&one) > weight(out))
             *out = one;
@@ -461,5 +461,20 @@ int pst_engine_verdict(pst_engine *engine, pst_verdict *out)
     if (jobs > 1 && out->kind != PST_VERDICT_IDLE)
         snprintf(out->text + length, sizeof out->text - length, "; %d of %d jobs wait", waiting,
                  jobs);
+}
+
+int pst_engine_verdict(pst_engine *engine, pst_verdict *out)
+{
+    if (out->size != sizeof *out)
+        return -EINVAL;
+    if (engine->pid != getpid())
+        return PST_EFORK;
+    judge_all(engine, out, NULL);
     return 0;
+}
+
+void psti_engine_judge(pst_engine *engine, psti_view *view)
+{
+    if (engine->pid == getpid())
+        judge_all(engine, &view->verdict, view);
 }

@@ -37,6 +37,7 @@ static int take_locked(looker *l)
         return rc;
     psti_history_now(l->history, l->view);
     psti_engine_model(l->engine, l->view);
+    psti_engine_judge(l->engine, l->view);
     return 0;
 }
 

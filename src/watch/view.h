@@ -10,6 +10,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "penstock.h"
+
 enum {
     PSTI_VIEW_BOUNDS = 15,
     PSTI_VIEW_FORMS = 3,
@@ -53,22 +55,6 @@ typedef struct psti_view_lanes {
     psti_bars costs; /* of all samples prepared */
 } psti_view_lanes;
 
-/* One sentence and what it rests on; see watch/verdict.h for who fills it in. */
-enum { PSTI_VERDICT_NUMBERS = 24, PSTI_VERDICT_HELP = 6 };
-typedef struct psti_view_verdict {
-    char kind[16], text[256];
-    double stall;
-    int number_count, help_count;
-    struct {
-        char name[32];
-        double value;
-    } number[PSTI_VERDICT_NUMBERS];
-    struct {
-        char what[16], unit[16];
-        double amount, rate, stall;
-    } help[PSTI_VERDICT_HELP];
-} psti_view_verdict;
-
 /* What a job counts: sums of these over jobs, running and ended, are what the engine did. */
 typedef struct psti_view_sums {
     uint64_t samples, batches, pads, skipped, warnings, bytes_read, bytes_delivered, waits, wait_ns;
@@ -93,7 +79,7 @@ typedef struct psti_view_job {
     int stage_count;
     psti_view_stage stage[PSTI_VIEW_STAGES];
     psti_view_lanes lanes;
-    psti_view_verdict verdict;
+    pst_verdict verdict;
 } psti_view_job;
 
 /* Jobs that ended, by the last part of their dataset's path; "" is all that had no room. */
@@ -157,7 +143,7 @@ typedef struct psti_view {
     double seconds, cpu_seconds, cpu_share_now;
     int workers, active_workers, cpus;
     uint64_t memory_bytes, used_bytes, peak_bytes;
-    psti_view_verdict verdict;
+    pst_verdict verdict;
     int job_count, job_room;
     psti_view_job *jobs; /* newest first */
     int ended_count;

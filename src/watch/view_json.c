@@ -9,17 +9,17 @@ static double seconds(uint64_t ns)
     return 1e-9 * (double)ns;
 }
 
-static void put_verdict(psti_json *j, const psti_view_verdict *v)
+static void put_verdict(psti_json *j, const pst_verdict *v)
 {
     psti_json_key(j, "verdict");
     psti_json_open(j, '{');
-    psti_json_ks(j, "kind", v->kind[0] ? v->kind : "starting");
+    psti_json_ks(j, "kind", pst_verdict_name(v->kind));
     psti_json_ks(j, "text", v->text);
     psti_json_kr(j, "stall", v->stall);
     psti_json_key(j, "numbers");
     psti_json_open(j, '{');
     for (int i = 0; i < v->number_count; i++)
-        psti_json_kr(j, v->number[i].name, v->number[i].value);
+        psti_json_kr(j, v->numbers[i].name, v->numbers[i].value);
     psti_json_close(j, '}');
     psti_json_key(j, "help");
     psti_json_open(j, '[');
