@@ -13,7 +13,7 @@ import wire
 from conftest import LIMIT_S, rows
 
 NEWEST = wire.VERSION
-OLDEST = NEWEST - 1
+OLDEST = 5
 ROUNDS = int(os.environ.get("PENSTOCK_REPLACED", "1"))
 BACK_S = float(os.environ.get("PENSTOCK_BACK_S", "60"))
 COUNT = 96
@@ -103,7 +103,8 @@ def test_a_daemon_from_before_ranges_is_greeted_again(client, tmp_path):
 
 
 @pytest.mark.parametrize("mine, theirs", [((OLDEST, NEWEST), (OLDEST, OLDEST)), ((OLDEST, OLDEST), (OLDEST, NEWEST)),
-                                          ((OLDEST, NEWEST), (NEWEST, NEWEST + 1)), ((NEWEST, NEWEST + 1), (OLDEST, NEWEST))])
+                                          ((OLDEST, NEWEST), (NEWEST, NEWEST + 1)), ((NEWEST, NEWEST + 1), (OLDEST, NEWEST)),
+                                          ((OLDEST, NEWEST), (NEWEST - 1, NEWEST - 1)), ((NEWEST - 1, NEWEST - 1), (OLDEST, NEWEST))])
 def test_one_version_off_is_served(serve, client, mine, theirs):
     alone = client("--engine", "embedded")
     assert alone.end() == ""
