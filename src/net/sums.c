@@ -116,35 +116,47 @@ WITH_CLMUL static uint64_t by_cpu(const crc_model *m, uint64_t crc, const uint8_
 
 #define WITH_WIDE __attribute__((target("avx512f,vpclmulqdq,pclmul,sse4.1")))
 
-WITH_WIDE static inline __m512i fold_wide(__m512i a, __m512i by, const uint8_t *next)
+WITH_WIDE static inline __m512i fold_wide(__m512i a, __m512i by, __m512i next)
 {
     const __m512i high = _mm512_clmulepi64_epi128(a, by, 0x00);
     const __m512i low = _mm512_clmulepi64_epi128(a, by, 0x11);
-    return _mm512_ternarylogic_epi64(high, low, _mm512_loadu_si512(next), 0x96); /* xor */
+    return _mm512_ternarylogic_epi64(high, low, next, 0x96); /* xor */
 }
 
-/* count >= 256. What is left of all that was folded is as long as a step, and has the same CRC. */
-WITH_WIDE static uint64_t by_wide(const crc_model *m, uint64_t crc, const uint8_t *p, size_t count)
+/* Whole steps of 256 bytes, one at least: 16 bytes with the same CRC. It keeps everything in
+ * registers: gcc 12 places arrays of such a function wrongly when it looks for uses after return.
+ */
+WITH_WIDE __attribute__((noinline)) static __m128i fold_steps(const crc_model *m, uint64_t crc,
+                                                              const uint8_t *p, const uint8_t *end)
 {
-    enum { STEP = 256 };
-    uint8_t rest[STEP];
     const __m512i by = _mm512_broadcast_i32x4(load((const uint8_t *)m->fold2048));
+    const __m512i far = _mm512_broadcast_i32x4(load((const uint8_t *)m->fold512));
+    const __m128i near = load((const uint8_t *)m->fold128);
     const __m512i first = _mm512_zextsi128_si512(_mm_set_epi64x(0, (long long)crc));
     __m512i a = _mm512_xor_si512(_mm512_loadu_si512(p), first);
     __m512i b = _mm512_loadu_si512(p + 64), c = _mm512_loadu_si512(p + 128),
             d = _mm512_loadu_si512(p + 192);
-    for (p += STEP, count -= STEP; count >= STEP; p += STEP, count -= STEP) {
-        a = fold_wide(a, by, p);
-        b = fold_wide(b, by, p + 64);
-        c = fold_wide(c, by, p + 128);
-        d = fold_wide(d, by, p + 192);
+    for (p += 256; p < end; p += 256) {
+        a = fold_wide(a, by, _mm512_loadu_si512(p));
+        b = fold_wide(b, by, _mm512_loadu_si512(p + 64));
+        c = fold_wide(c, by, _mm512_loadu_si512(p + 128));
+        d = fold_wide(d, by, _mm512_loadu_si512(p + 192));
     }
-    _mm512_storeu_si512(rest, a);
-    _mm512_storeu_si512(rest + 64, b);
-    _mm512_storeu_si512(rest + 128, c);
-    _mm512_storeu_si512(rest + 192, d);
-    crc = by_cpu(m, 0, rest, STEP);
-    return count >= 64 ? by_cpu(m, crc, p, count) : by_table(m, crc, p, count);
+    a = fold_wide(fold_wide(fold_wide(a, far, b), far, c), far, d);
+    __m128i x = fold(_mm512_castsi512_si128(a), near, _mm512_extracti32x4_epi32(a, 1));
+    x = fold(x, near, _mm512_extracti32x4_epi32(a, 2));
+    return fold(x, near, _mm512_extracti32x4_epi32(a, 3));
+}
+
+/* count >= 256 */
+WITH_CLMUL static uint64_t by_wide(const crc_model *m, uint64_t crc, const uint8_t *p, size_t count)
+{
+    const uint8_t *end = p + (count - count % 256);
+    uint8_t rest[16];
+    _mm_storeu_si128((__m128i *)rest, fold_steps(m, crc, p, end));
+    crc = by_table(m, 0, rest, sizeof rest);
+    count %= 256;
+    return count >= 64 ? by_cpu(m, crc, end, count) : by_table(m, crc, end, count);
 }
 #endif
 
