@@ -100,7 +100,14 @@ typedef struct arg_operand {
     size_t offset;    /* const char * */
     bool optional;
     const char *help;
+    bool many; /* the last one may come again: offset is of an arg_list */
 } arg_operand;
+
+enum { ARG_LIST_MOST = 64 };
+typedef struct arg_list {
+    const char *at[ARG_LIST_MOST];
+    int count;
+} arg_list;
 
 typedef struct command {
     const char *name;

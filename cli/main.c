@@ -10,11 +10,12 @@
 #include "interrupt.h"
 #include "progress.h"
 
-const command *const commands[] = {
-    &command_synth, &command_inspect, &command_run,      &command_preview,
-    &command_feed,  &command_pull,    &command_datasets, &command_evict,
-    &command_serve, &command_jobs,    &command_fsck,     &command_bench,
-    &command_plan,  &command_ops,     &command_settings, NULL};
+const command *const commands[] = {&command_synth,    &command_inspect,  &command_run,
+                                   &command_preview,  &command_feed,     &command_pull,
+                                   &command_datasets, &command_evict,    &command_serve,
+                                   &command_jobs,     &command_fsck,     &command_bench,
+                                   &command_plan,     &command_trace,    &command_report,
+                                   &command_ops,      &command_settings, NULL};
 
 static const command *find_command(const char *name)
 {
