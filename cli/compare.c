@@ -343,6 +343,7 @@ static int run_report(const void *values)
     int exit_code = CLI_OK;
     for (int i = 0; i < v->files.count && exit_code == CLI_OK; i++)
         exit_code = runs_read(all, v->files.at[i]);
+    runs_tell_apart(all);
     if (exit_code == CLI_OK)
         exit_code = write_out(v, all);
     runs_fini(all);

@@ -77,12 +77,12 @@ void plot_style(FILE *out)
                                                  "#e77a86", "#a9aeb6", "#5fd0c3", "#e3cd6a",
                                                  "#8aa5e6", "#dd9170", "#7fb98c", "#c08fb5"};
     fputs(".plot text{font:13px system-ui,sans-serif;fill:#1b1f24}.plot .dim{fill:#57606a}"
-          ".plot .title{font-weight:600;font-size:15px}.plot line{stroke:#57606a;stroke-width:1.5}",
+          ".plot .title{font-weight:600;font-size:15px}.plot line{stroke:#1b1f24;stroke-width:1.5}",
           out);
     for (int i = 0; i < PLOT_PARTS; i++)
         fprintf(out, ".plot .p%d{fill:%s}", i, light[i]);
     fputs("@media (prefers-color-scheme:dark){.plot text{fill:#e6e9ed}.plot .dim{fill:#a5adb8}"
-          ".plot line{stroke:#a5adb8}",
+          ".plot line{stroke:#fff}",
           out);
     for (int i = 0; i < PLOT_PARTS; i++)
         fprintf(out, ".plot .p%d{fill:%s}", i, dark[i]);
@@ -194,7 +194,8 @@ static int legend_height(const plot *p)
 
 void plot_svg(FILE *out, const plot *p, bool alone)
 {
-    const int height = TOP + legend_height(p) + p->rows * row_height(p);
+    const int top = alone ? TOP : 4;
+    const int height = top + legend_height(p) + p->rows * row_height(p);
     fprintf(
         out,
         "<svg %sclass=\"plot\" viewBox=\"0 0 %d %d\" role=\"img\" aria-labelledby=\"%s-t %s-d\">\n",
@@ -209,12 +210,14 @@ void plot_svg(FILE *out, const plot *p, bool alone)
         plot_style(out);
         fputs("</style>\n", out);
     }
-    fprintf(out, "<text class=\"title\" x=\"%d\" y=\"16\">", (int)LEFT);
-    plot_text(out, p->title);
-    fputs("</text>\n", out);
-    draw_legend(out, p, TOP + 12);
+    if (alone) { /* in a page a heading stands above it */
+        fprintf(out, "<text class=\"title\" x=\"%d\" y=\"16\">", (int)LEFT);
+        plot_text(out, p->title);
+        fputs("</text>\n", out);
+    }
+    draw_legend(out, p, top + 12);
     for (int i = 0; i < p->rows; i++)
-        draw_row(out, p, &p->row[i], TOP + legend_height(p) + i * row_height(p));
+        draw_row(out, p, &p->row[i], top + legend_height(p) + i * row_height(p));
     fputs("</svg>\n", out);
 }
 

@@ -58,6 +58,7 @@ static run *add_run(runs *all, const char *path, const char *name)
     run *r = &all->at[all->count++];
     *r = (run){.name = cli_strdup(name),
                .file = cli_strdup(base_of(path)),
+               .path = cli_strdup(path),
                .rate = one(NAN),
                .cpu_s = one(NAN),
                .stall = NAN,
@@ -245,6 +246,29 @@ int runs_read(runs *all, const char *path)
     return exit_code;
 }
 
+static bool is_shared(const runs *all, int of)
+{
+    for (int i = 0; i < all->count; i++)
+        if (i != of && strcmp(all->at[i].name, all->at[of].name) == 0)
+            return true;
+    return false;
+}
+
+void runs_tell_apart(runs *all)
+{
+    bool shared[RUNS_MOST];
+    for (int i = 0; i < all->count; i++)
+        shared[i] = is_shared(all, i);
+    for (int i = 0; i < all->count; i++) {
+        run *r = &all->at[i];
+        if (!shared[i])
+            continue;
+        char *name = cli_format("%s (%s)", r->name, r->path);
+        free(r->name);
+        r->name = name;
+    }
+}
+
 void runs_fini(runs *all)
 {
     for (int i = 0; i < all->count; i++) {
@@ -253,6 +277,7 @@ void runs_fini(runs *all)
             free(r->stage[k].name);
         free(r->name);
         free(r->file);
+        free(r->path);
         free(r->pipeline);
         free(r->verdict);
     }

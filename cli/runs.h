@@ -19,7 +19,7 @@ typedef struct run_stage {
 
 typedef struct run {
     char *name;               /* of the run, owned, as all texts */
-    char *file;               /* where it is from */
+    char *file, *path;        /* where it is from: its name alone, and as given */
     char *pipeline, *verdict; /* NULL = not known */
     figure rate, cpu_s;       /* samples a second; CPU seconds per sample */
     double stall, wait_p50_s, wait_p99_s;
@@ -36,6 +36,8 @@ typedef struct runs {
     int count;
 } runs;
 
+/* Of runs with one name each is told by its file as well. */
+void runs_tell_apart(runs *all);
 /* Adds what a file holds. Prints its own message; returns an exit code. */
 int runs_read(runs *all, const char *path);
 void runs_fini(runs *all);
