@@ -164,7 +164,7 @@ static void draw_row(FILE *out, const plot *p, const plot_row *row, double y)
 static void draw_legend(FILE *out, const plot *p, double y)
 {
     double x = LEFT;
-    for (int k = 0; p->parts > 1 && k < p->parts; k++) {
+    for (int k = 0; p->part[0] != NULL && k < p->parts; k++) {
         const double wide = 24 + 7.5 * (double)strlen(p->part[k]);
         if (x + wide > WIDTH) {
             x = LEFT;
@@ -183,8 +183,8 @@ static void draw_legend(FILE *out, const plot *p, double y)
 static int legend_height(const plot *p)
 {
     double x = LEFT;
-    int lines = p->parts > 1;
-    for (int k = 0; p->parts > 1 && k < p->parts; k++) {
+    int lines = p->part[0] != NULL;
+    for (int k = 0; p->part[0] != NULL && k < p->parts; k++) {
         const double wide = 24 + 7.5 * (double)strlen(p->part[k]);
         lines += x + wide > WIDTH;
         x = x + wide > WIDTH ? LEFT + wide : x + wide;
