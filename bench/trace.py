@@ -1,66 +1,102 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""What a trace costs: CPU seconds of a whole run per sample, with --trace and without, in pairs that take turns; the median over
-the pairs of each pair's ratio. Photos that are decoded, and the same photos out of the cache, where a sample is shortest.
+"""What a trace costs: CPU seconds per sample of a run with --trace and of one without. Both run all the time and take turns, the other
+being stopped, so that whatever else the machine does falls on both alike; what counts is the median over the rounds of each round's
+ratio. Photos that are decoded each time, and the same photos out of the cache, where a sample is shortest.
 
-    bench/trace.py PENSTOCK DATA [--pairs 12] [--epochs 4] [--out FILE.json]
+    bench/trace.py PENSTOCK DATA [--rounds 20] [--seconds 0.5] [--out FILE.json]
 """
 import argparse
 import json
 import os
-import resource
+import signal
+import socket
 import statistics
 import subprocess
 import tempfile
+import time
 from pathlib import Path
 
 PIPELINE = "decode | random_resized_crop(224) | hflip | normalize(imagenet)"
-CASES = {"decoded each time": (1, []), "from the cache": (12, ["--cache", "3G", "--memory", "4G"])}
-LIMIT = 0.02
+CASES = {"decoded each time": [], "from the cache": ["--cache", "1G", "--memory", "2G"]}
+LIMIT, WARM = 0.02, 2000
 
 
-def cpu_of(args, extra, epochs, trace):
-    """CPU seconds per sample of one run, all threads, the writer's included."""
-    command = [args.binary, "feed", args.data, "--pipeline", PIPELINE, "--batch", "64", "--workers", "2", "--epochs", str(epochs), "--seed", "1",
-               "--json", *extra, *(["--trace", str(trace)] if trace else [])]
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    samples = json.loads(done.stdout.splitlines()[-1])["samples"]
-    return (after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime) / samples, samples
+class Run:
+    """A feed without end that can be looked at."""
+
+    def __init__(self, args, extra, place):
+        self.place, self.costs = place, []
+        self.child = subprocess.Popen([args.binary, "feed", args.data, "--pipeline", PIPELINE, "--batch", "64", "--workers", "2", "--epochs",
+                                       "1000000", "--quiet", "--watch", str(place), *extra], stdout=subprocess.DEVNULL)
+        while not (place / "control.sock").exists() or self.samples() < WARM:
+            assert self.child.poll() is None
+            time.sleep(0.05)
+        self.child.send_signal(signal.SIGSTOP)
+
+    def cpu(self):
+        """CPU seconds of all its threads, the trace's writer among them."""
+        return sum(int(Path(task, "schedstat").read_text().split()[0]) for task in Path(f"/proc/{self.child.pid}/task").iterdir()) / 1e9
+
+    def samples(self):
+        with socket.socket(socket.AF_UNIX) as sock:
+            try:
+                sock.connect(str(self.place / "control.sock"))
+            except ConnectionRefusedError:
+                return 0
+            sock.sendall(b"GET /v1/watch HTTP/1.0\r\n\r\n")
+            answer = b""
+            while part := sock.recv(65536):
+                answer += part
+        jobs = json.loads(answer.partition(b"\r\n\r\n")[2])["jobs"]
+        return jobs[0]["samples"] if jobs else 0
+
+    def turn(self, seconds):
+        self.child.send_signal(signal.SIGCONT)
+        time.sleep(0.05)
+        cpu, count = self.cpu(), self.samples()
+        time.sleep(seconds)
+        cpu, count = self.cpu() - cpu, self.samples() - count
+        self.child.send_signal(signal.SIGSTOP)
+        self.costs.append(cpu / max(1, count))
+
+    def end(self):
+        self.child.send_signal(signal.SIGCONT)
+        self.child.send_signal(signal.SIGINT)
+        self.child.wait()
 
 
 def measure(args, name):
-    times, extra = CASES[name]
-    epochs, costs, sizes = args.epochs * times, {"plain": [], "traced": []}, []
     with tempfile.TemporaryDirectory() as top:
-        trace = Path(top, "t.json")
-        for index in range(args.pairs + 1):
-            pair = {}
-            for kind in ("plain", "traced") if index % 2 else ("traced", "plain"):
-                pair[kind], samples = cpu_of(args, extra, epochs, trace if kind == "traced" else None)
-            if index == 0:  # the first one has everything still to find
-                continue
-            for kind, cost in pair.items():
-                costs[kind].append(cost)
-            end = json.loads(trace.read_text().splitlines()[-2])["args"]
-            sizes.append((trace.stat().st_size / samples, end["dropped"]))
-    ratios = [traced / plain - 1 for traced, plain in zip(costs["traced"], costs["plain"])]
+        trace, runs = Path(top, "t.json"), {}
+        try:
+            runs["plain"] = Run(args, CASES[name], Path(top, "plain"))
+            runs["traced"] = Run(args, [*CASES[name], "--trace", str(trace)], Path(top, "traced"))
+            for index in range(args.rounds):
+                for kind in ("plain", "traced") if index % 2 else ("traced", "plain"):
+                    runs[kind].turn(args.seconds)
+        finally:
+            for run in runs.values():
+                run.end()
+        lines = trace.read_text().splitlines()
+        placed = sum('"then":"placed"' in line for line in lines)
+        size, lost = trace.stat().st_size, json.loads(lines[-2])["args"]["dropped"]
+    ratios = [traced / plain - 1 for traced, plain in zip(runs["traced"].costs, runs["plain"].costs)]
     return {"extra": round(statistics.median(ratios), 5), "quartiles": [round(q, 5) for q in statistics.quantiles(ratios, n=4)], "limit": LIMIT,
-            "cpu_us_per_sample": {kind: round(1e6 * statistics.median(each), 2) for kind, each in costs.items()},
-            "bytes_per_sample": round(statistics.median(size for size, _ in sizes)), "dropped": sum(lost for _, lost in sizes)}
+            "cpu_us_per_sample": {kind: round(1e6 * statistics.median(run.costs), 2) for kind, run in runs.items()},
+            "bytes_per_sample": round(size / placed), "dropped": lost}
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("binary")
     parser.add_argument("data")
-    parser.add_argument("--pairs", type=int, default=12)
-    parser.add_argument("--epochs", type=int, default=4)
+    parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--seconds", type=float, default=0.5)
     parser.add_argument("--only", choices=list(CASES))
     parser.add_argument("--out")
     args = parser.parse_args()
-    found = {"cores": os.cpu_count(), "pairs": args.pairs, "epochs": args.epochs, "pipeline": PIPELINE}
+    found = {"cores": os.cpu_count(), "rounds": args.rounds, "seconds": args.seconds, "pipeline": PIPELINE}
     for name in [args.only] if args.only else CASES:
         found[name] = one = measure(args, name)
         print("%-18s %+.2f %% CPU per sample (quartiles %+.2f to %+.2f), limit %.0f %%; %.0f us plain, %d bytes of trace per sample, %d events lost" %
