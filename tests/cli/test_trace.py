@@ -83,7 +83,8 @@ def test_every_sample_has_its_stages(run):
     placed = Counter(event["args"]["id"] for event in run.trace.slices("sample") if event["args"]["then"] == "placed")
     assert placed == delivered and sum(delivered.values()) == run.report["samples"] == 96
     finished = Counter(event["args"]["id"] for event in run.trace.slices("stage") if event["name"] == "finish")
-    assert all(finished[ident] >= times for ident, times in delivered.items())
+    each = {finished[ident] / times for ident, times in delivered.items()}  # some are written twice, into a record and out of it
+    assert len(each) == 1 and each.pop() in (1, 2)
     began = Counter(event["args"]["from"] for event in run.trace.slices("sample"))
     assert began["decoded"] == run.report["decoded_hits"] and began["source"] == 96 - run.report["decoded_hits"]
 
@@ -257,6 +258,7 @@ WRONG = {
     HEAD + ',\n{"ph":"X","pid":1,"name":"\\ud800"}\n]\n': "line 3 is not an event",
     HEAD + ',\n{"ph":"X","pid":1,"args":{"a":{"b":1}}}\n]\n': "line 3 is not an event",
     HEAD + ',\n[[[[[[\n]\n': "line 3 is not an event",
+    HEAD + ',\n{"ph":"X","pid":1,"ts":"now"}\n]\n': "line 3 is not an event",
     HEAD + "\n]\nmore\n": "line 4 is not an event",
     HEAD + "".join(',\n{"ph":"X","pid":1,"tid":1,"ts":1,"dur":1,"cat":"stage","name":"s%d"}' % i for i in range(65)) + "\n]\n": "more stages",
     HEAD + "".join(',\n{"ph":"X","pid":1,"tid":%d,"ts":1,"dur":1,"cat":"sample","name":"a"}' % i for i in range(1025)) + "\n]\n": "more stages",
