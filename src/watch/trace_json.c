@@ -89,8 +89,11 @@ static void open_line(trace_text *t, char phase)
     add_u64(t, (uint64_t)t->pid);
 }
 
+/* 0: it is the process's. Perfetto takes a thread 0 for the kernel's idle one. */
 static void add_track(trace_text *t, int track)
 {
+    if (track == 0)
+        return;
     LITERAL(t, ",\"tid\":");
     add_u64(t, (uint64_t)track);
 }
