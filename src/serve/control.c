@@ -326,7 +326,7 @@ int control_open(pst_server *s, struct control **out, pst_error *err)
     control->server = s;
     *out = control;
     control->sock = -1;
-    show_init(&control->show, s->looker);
+    show_init(&control->show, s->looker, SHOW_STREAMS_BESIDE);
     control->pulled = pulled_new(s->depot, &s->sources);
     if (!control->pulled)
         return psti_fail(err, -ENOMEM, "serve", NULL, "out of memory");

@@ -3,13 +3,17 @@
  * the same user. Beside the HTTP library's thread and the looker's nothing runs. The engine opens
  * it through a table, since it may not know this room. In a forked child the socket is closed, so
  * that the child does not hide its parent's end. */
+#include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <microhttpd.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "core/clock.h"
@@ -21,7 +25,7 @@
 #include "serve/show.h"
 #include "serve/where.h"
 
-enum { CONNECTIONS_MOST = 32, TIMEOUT_S = 5, MEMORY = 16 << 10, ENGINES_MOST = 64 };
+enum { CONNECTIONS_MOST = 32, TIMEOUT_S = 5, MEMORY = 16 << 10, ENGINES_MOST = 64, FRESH_S = 60 };
 
 typedef struct embedded {
     char dir[WHERE_BYTES];
@@ -82,6 +86,37 @@ static void in_child(void *arg)
     e->sock = e->at.lock = -1;
 }
 
+/* What a process left that was killed: nobody has its lock, and not because it was made just now.
+ */
+static void sweep(int parent, const char *name)
+{
+    struct stat st;
+    if (strspn(name, "0123456789-") != strlen(name))
+        return;
+    const int dir = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    const int lock = dir < 0 ? -1 : openat(dir, "lock", O_RDWR | O_NOFOLLOW | O_CLOEXEC);
+    if (lock >= 0 && fstat(lock, &st) == 0 && time(NULL) - st.st_mtime > FRESH_S &&
+        flock(lock, LOCK_EX | LOCK_NB) == 0) {
+        unlinkat(dir, WHERE_CONTROL, 0);
+        unlinkat(dir, "lock", 0);
+        unlinkat(parent, name, AT_REMOVEDIR);
+    }
+    if (lock >= 0)
+        close(lock);
+    if (dir >= 0)
+        close(dir);
+}
+
+static void sweep_all(const char *parent)
+{
+    DIR *dir = opendir(parent);
+    const struct dirent *one;
+    while (dir && (one = readdir(dir)))
+        sweep(dirfd(dir), one->d_name);
+    if (dir)
+        closedir(dir);
+}
+
 /* A process may have several engines: PID, PID-2, and so on. */
 static int take_own(embedded *e, pst_error *err)
 {
@@ -90,6 +125,8 @@ static int take_own(embedded *e, pst_error *err)
     if (rc == 0 && mkdir(parent, 0700) && errno != EEXIST)
         rc = -errno;
     e->made = true;
+    if (rc == 0)
+        sweep_all(parent);
     for (int i = 1; rc == 0 && i <= ENGINES_MOST; i++) {
         char number[16] = "";
         if (i > 1)
@@ -108,12 +145,12 @@ static int take_own(embedded *e, pst_error *err)
                            "no folder for the engine to show itself can be made");
 }
 
-static int take_place(embedded *e, const char *where, pst_error *err)
+static int take_place(embedded *e, const char *text, pst_error *err)
 {
-    if (strcmp(where, "auto") == 0)
+    if (strcmp(text, "auto") == 0)
         return take_own(e, err);
-    if (where_find(where, e->dir) < 0)
-        return psti_fail(err, -EINVAL, "watch", where, "the folder's name is too long");
+    if (where_find(text, e->dir) < 0)
+        return psti_fail(err, -EINVAL, "watch", text, "the folder's name is too long");
     return where_take(e->dir, false, &e->at, err);
 }
 
@@ -153,7 +190,7 @@ static int start(embedded *e, pst_engine *engine, pst_error *err)
     int rc = looker_open(engine, instance, false, &e->looker, err);
     if (rc < 0)
         return rc;
-    show_init(&e->show, e->looker);
+    show_init(&e->show, e->looker, SHOW_STREAMS_BESIDE);
     e->sock = where_listen(&e->at, WHERE_CONTROL, SOCK_STREAM, false, err);
     if (e->sock < 0)
         return e->sock;
@@ -166,7 +203,7 @@ static int start(embedded *e, pst_engine *engine, pst_error *err)
     return e->http ? 0 : psti_fail(err, -EIO, "watch", e->dir, "the control socket does not start");
 }
 
-static int embedded_open(pst_engine *engine, const char *where, void **out, pst_error *err)
+static int embedded_open(pst_engine *engine, const char *text, void **out, pst_error *err)
 {
     embedded *e = psti_calloc(PSTI_MEM_SERVE, 1, sizeof *e);
     if (!e)
@@ -174,7 +211,7 @@ static int embedded_open(pst_engine *engine, const char *where, void **out, pst_
     e->sock = -1;
     e->at.dir = e->at.lock = -1;
     pthread_mutex_init(&e->lock, NULL);
-    int rc = take_place(e, where, err);
+    int rc = take_place(e, text, err);
     if (rc == 0)
         rc = start(e, engine, err);
     if (rc < 0) {

@@ -280,14 +280,26 @@ static int listen_at(http_rules *rules, pst_error *err)
                      rules->port, pst_strerror(rc));
 }
 
+/* A path that has an end of text in it is none. */
+static size_t unescape(void *user, struct MHD_Connection *c, char *text)
+{
+    (void)user;
+    (void)c;
+    if (!strstr(text, "%00"))
+        return MHD_http_unescape(text);
+    text[0] = '\0';
+    return 0;
+}
+
 static struct MHD_Daemon *start(struct http *h, int sock)
 {
-    return MHD_start_daemon(
-        MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME, 0, NULL, NULL, answer, h,
-        MHD_OPTION_LISTEN_SOCKET, sock, MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS_MOST,
-        MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)TIMEOUT_S, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
-        (size_t)(HEADER_BYTES + ANSWER_ROOM), MHD_OPTION_NOTIFY_CONNECTION, on_connection, h,
-        MHD_OPTION_NOTIFY_COMPLETED, on_completed, h, MHD_OPTION_END);
+    return MHD_start_daemon(MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME, 0, NULL, NULL,
+                            answer, h, MHD_OPTION_LISTEN_SOCKET, sock, MHD_OPTION_CONNECTION_LIMIT,
+                            (unsigned)CONNECTIONS_MOST, MHD_OPTION_CONNECTION_TIMEOUT,
+                            (unsigned)TIMEOUT_S, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+                            (size_t)(HEADER_BYTES + ANSWER_ROOM), MHD_OPTION_NOTIFY_CONNECTION,
+                            on_connection, h, MHD_OPTION_NOTIFY_COMPLETED, on_completed, h,
+                            MHD_OPTION_UNESCAPE_CALLBACK, unescape, h, MHD_OPTION_END);
 }
 
 int http_open(looker *l, http_rules *rules, struct http **out, pst_error *err)
@@ -299,7 +311,7 @@ int http_open(looker *l, http_rules *rules, struct http **out, pst_error *err)
     }
     h->rules = *rules;
     pthread_mutex_init(&h->lock, NULL);
-    show_init(&h->show, l);
+    show_init(&h->show, l, SHOW_STREAMS);
     h->clock.told = end_overdue;
     h->clock.user = h;
     looker_listen(l, &h->clock);

@@ -131,6 +131,7 @@ void looker_wake(looker *l)
 static void *look_on(void *user)
 {
     looker *l = user;
+    pthread_setname_np(pthread_self(), "pst-look");
     uint64_t due = psti_now_ns();
     pthread_mutex_lock(&l->lock);
     while (!l->ending) {

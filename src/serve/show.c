@@ -7,11 +7,12 @@
 
 #include "watch/metrics.h"
 
-void show_init(show *s, looker *l)
+void show_init(show *s, looker *l, int streams)
 {
     memset(s, 0, sizeof *s);
     pthread_mutex_init(&s->lock, NULL);
     s->looker = l;
+    s->most = streams;
     s->ear.told = stream_told;
     s->ear.user = s;
     looker_listen(l, &s->ear);

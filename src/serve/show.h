@@ -9,7 +9,8 @@
 
 #include "serve/looker.h"
 
-enum { SHOW_STREAMS = 32 };
+/* Streams at once; on sockets where other things are asked for, too, fewer than connections. */
+enum { SHOW_STREAMS = 32, SHOW_STREAMS_BESIDE = 16 };
 
 typedef struct stream stream;
 typedef struct show {
@@ -17,11 +18,11 @@ typedef struct show {
     looker_listener ear;  /* wanted: streams that are open */
     pthread_mutex_t lock; /* guards what follows; under looker.lock, above the library's own */
     stream *streams;
-    int count;
+    int count, most;
     bool ending;
 } show;
 
-void show_init(show *s, looker *l);
+void show_init(show *s, looker *l, int streams);
 /* Before its HTTP daemon is stopped: no stream waits any more, none is opened. Then, after that. */
 void show_end(show *s);
 void show_fini(show *s);

@@ -114,7 +114,7 @@ static stream *stream_new(show *s, struct MHD_Connection *to)
     st->to = to;
     st->now = looker_first(s->looker);
     pthread_mutex_lock(&s->lock);
-    const bool room = st->now && !s->ending && s->count < SHOW_STREAMS;
+    const bool room = st->now && !s->ending && s->count < s->most;
     if (room) {
         st->next = s->streams;
         if (st->next)

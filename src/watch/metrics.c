@@ -270,9 +270,9 @@ static void put_histogram(psti_writ *out, const labels *l, const psti_view_stage
     char bound[24];
     for (int i = 0; i <= PSTI_VIEW_BOUNDS; i++) {
         sum += s->took.count[i];
-        snprintf(bound, sizeof bound, "%g", i < PSTI_VIEW_BOUNDS ? psti_view_bounds[i] : 0);
-        if (!strchr(bound, '.'))
-            strcat(bound, ".0"); /* as the format writes whole numbers */
+        const double most = i < PSTI_VIEW_BOUNDS ? psti_view_bounds[i] : 0;
+        /* Whole numbers as the format writes them. */
+        snprintf(bound, sizeof bound, most == (int)most ? "%.1f" : "%g", most);
         const labels le = with(l, "le", i < PSTI_VIEW_BOUNDS ? bound : "+Inf");
         put_count(out, name, "_bucket", &le, sum);
     }

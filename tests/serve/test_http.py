@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The TCP side: off unless asked for, closed to other names, origins and users without a token, and not to be worn down."""
 import contextlib
+import http.client
 import os
 import re
 import resource
@@ -130,6 +131,19 @@ def test_only_looking(serve):
     assert (headers["X-Content-Type-Options"], headers["Referrer-Policy"]) == ("nosniff", "no-referrer")
 
 
+def test_more_than_32_streams_are_sent_away(serve):
+    port = port_of(serve("--workers", 1, "--http", 0))
+    lines = []
+    for _ in range(32):
+        lines.append(http.client.HTTPConnection("127.0.0.1", port, timeout=LIMIT_S))
+        lines[-1].request("GET", "/v1/stream")
+        answer = lines[-1].getresponse()
+        assert answer.status == 200 and answer.readline() == b"retry: 2000\n"
+    assert fetch(port, "/v1/stream")[0] == 503 and fetch(port, "/v1/watch")[0] == 200
+    for line in lines:
+        line.close()
+
+
 def open_slowly(port, count):
     """As many connections as the system lets us have, each with half a request."""
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
@@ -153,7 +167,7 @@ def drip(socks):
 
 
 def test_slow_connections_and_huge_headers_wear_nothing_down(serve, client, photos):
-    daemon = serve("--workers", 1, "--http", 0)
+    daemon = serve("--workers", 1, "--cache", 0, "--http", 0)
     port = port_of(daemon)
     one = client("--engine", daemon.address, "--epochs", 1000, pipeline="decode | delay(ms=4) | random_resized_crop(32)")
     socks = open_slowly(port, SLOW)

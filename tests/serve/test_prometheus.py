@@ -64,7 +64,7 @@ def wait_for(what, limit=LIMIT_S):
 
 @needs_prometheus
 def test_no_scrape_fails_and_the_last_value_is_the_ledgers(serve, client, photos, tmp_path):
-    daemon = serve("--workers", 1, "--http", 0)
+    daemon = serve("--workers", 1, "--cache", 0, "--http", 0)
     watcher = Prometheus(tmp_path, port_of(daemon))
     try:
         wait_for(lambda: watcher.ask("up"))

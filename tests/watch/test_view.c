@@ -146,8 +146,8 @@ static void two_ops_of_one_name_are_two_series(void)
     CHECK(psti_view_room(view, 1) == 0);
     view->job_count = 1;
     view->jobs[0].stage_count = 2;
-    strcpy(view->jobs[0].stage[0].name, "resize");
-    strcpy(view->jobs[0].stage[1].name, "resize");
+    for (int i = 0; i < 2; i++)
+        memcpy(view->jobs[0].stage[i].name, "resize", 7);
     psti_metrics(view, &text);
     psti_writ_put(&text, "", 1);
     CHECK(!text.failed && strstr(text.data, "stage=\"resize\"") &&
