@@ -464,6 +464,7 @@ static inline void trace_about(worker *w, const psti_feed *feed, int64_t id)
 {
     w->at_job = feed->trace_job;
     w->at_id = id;
+    w->at_bad = false;
 }
 
 /* worth.c */

@@ -544,6 +544,7 @@ struct worker {
     psti_trace_ring *ring;
     uint32_t at_job;
     int64_t at_id;
+    bool at_bad; /* it came out that the sample is */
 };
 
 /* See tuner.c. seen_*: the counters at the last look. */

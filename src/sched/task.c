@@ -609,6 +609,7 @@ bool task_run(worker *w, task *t)
         tiers_keep_members(t);
     } else {
         err.id = t->id;
+        w->at_bad = wanted;
         tell_key(t, &err);
         place_bad(w, t, &err);
     }

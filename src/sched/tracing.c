@@ -63,15 +63,17 @@ void trace_visit(worker *w, const task *t, bool ended, uint64_t since_ns, uint64
 {
     if (!w->ring)
         return;
+    const psti_trace_end end = !ended       ? PSTI_END_LEFT
+                               : w->at_bad  ? PSTI_END_BAD
+                               : t->took_ns ? PSTI_END_PLACED
+                                            : PSTI_END_UNWANTED;
     const psti_trace_event event = {.at_ns = since_ns,
                                     .span = until_ns - since_ns,
                                     .id = w->at_id,
                                     .job = w->at_job,
                                     .kind = PSTI_TRACE_SAMPLE,
-                                    .what = !ended       ? PSTI_END_LEFT
-                                            : t->took_ns ? PSTI_END_PLACED
-                                                         : PSTI_END_BAD,
-                                    .form = ended ? form_of(t) : PSTI_FROM_UNKNOWN};
+                                    .what = (uint8_t)end,
+                                    .form = (uint8_t)(ended ? form_of(t) : PSTI_FROM_UNKNOWN)};
     psti_trace_put(w->ring, &event);
     w->at_id = -1;
 }

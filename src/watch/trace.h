@@ -41,7 +41,13 @@ typedef enum psti_trace_form {
     PSTI_FROM_UNKNOWN /* it was not found out in this visit */
 } psti_trace_form;
 
-typedef enum psti_trace_end { PSTI_END_PLACED, PSTI_END_LEFT, PSTI_END_BAD } psti_trace_end;
+/* UNWANTED: its run was given up meanwhile. */
+typedef enum psti_trace_end {
+    PSTI_END_PLACED,
+    PSTI_END_LEFT,
+    PSTI_END_BAD,
+    PSTI_END_UNWANTED
+} psti_trace_end;
 typedef enum psti_trace_why {
     PSTI_ASIDE_PARKED,
     PSTI_ASIDE_HELD,

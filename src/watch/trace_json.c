@@ -195,7 +195,7 @@ void text_job(trace_text *t, uint32_t number, const trace_job *job)
 
 static const char *const forms[] = {"source", "encoded", "decoded", "augmented",
                                     "disk",   "remote",  "unknown"};
-static const char *const ends[] = {"placed", "left", "bad"};
+static const char *const ends[] = {"placed", "left", "bad", "unwanted"};
 static const char *const whys[] = {"parked", "held", "foreseen"};
 
 static void args(trace_text *t, const trace_job *job)
@@ -250,7 +250,7 @@ static void sample(trace_text *t, int track, const psti_trace_event *e, const tr
     args(t, job);
     arg_i64(t, "id", e->id);
     arg_text(t, "from", forms[e->form <= PSTI_FROM_UNKNOWN ? e->form : PSTI_FROM_UNKNOWN]);
-    arg_text(t, "then", ends[e->what <= PSTI_END_BAD ? e->what : PSTI_END_BAD]);
+    arg_text(t, "then", ends[e->what <= PSTI_END_UNWANTED ? e->what : PSTI_END_UNWANTED]);
     LITERAL(t, "}}");
 }
 

@@ -169,6 +169,17 @@ def test_lanes_are_those_of_the_report(feed, photos, penstock, tmp_path):
     assert (found["samples"], found["parked"]) == (done.report["slow_samples"], parked)
 
 
+def test_what_nobody_wants_any_more_is_not_bad(feed, photos, penstock, tmp_path):
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "x.jpg").write_text("no picture\n")
+    (tmp_path / "a" / "y.jpg").write_bytes(next(photos.rglob("*.jpg")).read_bytes())
+    feed(photos, "--workers", 2, "--epochs", 50, "--max-batches", 40, "--trace", tmp_path / "t.json", pipeline="decode | delay(2) | resize((16, 16))")
+    assert json.loads(penstock("trace", tmp_path / "t.json", "--json").out)["bad"] == 0
+    feed(tmp_path / "a", "--on-error", "skip:1", "--trace", tmp_path / "u.json", pipeline="decode | resize((16, 16))")
+    found = json.loads(penstock("trace", tmp_path / "u.json", "--json").out)
+    assert (found["samples"], found["bad"]) == (1, 1) and "bad samples: 1" in penstock("trace", tmp_path / "u.json").out
+
+
 # ---- what may become of a trace -------------------------------------------------------------------------------------------
 
 
