@@ -20,8 +20,17 @@ RUNS = {
     "padded": ["--fields", "image=padded,label"],
     "skips": ["--on-error", "skip:3", "--order", "ready"],
     "cached": ["--cache", "64M"],
+    "cold": [],
 }
 PIPELINES = {"padded": "decode | resize(48)", "skips": CROP + " | normalize(imagenet) || mixup(0.2, classes=4)"}
+
+
+def forget(photos):
+    """Has the system forget the files, where they lie on a disk: they are not read by workers then, but for them."""
+    for path in photos.rglob("*.jpg"):
+        with open(path, "rb") as file:
+            os.fsync(file.fileno())
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 class Trace:
@@ -44,6 +53,8 @@ def ns(value):
 def run(request, feed, photos, tmp_path_factory):
     top = tmp_path_factory.mktemp(request.param)
     name = request.param
+    if name == "cold":
+        forget(photos)
     done = feed(photos, "--epochs", 2, "--workers", 2, "--trace", top / "t.json", "--ledger", top / "l.tsv", *RUNS[name],
                 pipeline=PIPELINES.get(name, CROP))
     done.trace, done.ledger = Trace(top / "t.json"), read_ledger(top / "l.tsv")
@@ -173,7 +184,8 @@ def test_what_nobody_wants_any_more_is_not_bad(feed, photos, penstock, tmp_path)
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / "x.jpg").write_text("no picture\n")
     (tmp_path / "a" / "y.jpg").write_bytes(next(photos.rglob("*.jpg")).read_bytes())
-    feed(photos, "--workers", 2, "--epochs", 50, "--max-batches", 40, "--trace", tmp_path / "t.json", pipeline="decode | delay(2) | resize((16, 16))")
+    forget(photos)  # what is not at hand is read ahead, and waits for a worker when the run ends
+    feed(photos, "--workers", 2, "--max-batches", 1, "--trace", tmp_path / "t.json", pipeline="decode | delay(10) | resize((16, 16))", batch=4)
     assert json.loads(penstock("trace", tmp_path / "t.json", "--json").out)["bad"] == 0
     feed(tmp_path / "a", "--on-error", "skip:1", "--trace", tmp_path / "u.json", pipeline="decode | resize((16, 16))")
     found = json.loads(penstock("trace", tmp_path / "u.json", "--json").out)
