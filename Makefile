@@ -46,7 +46,7 @@ test-operator:
 bench:
 	tools/setup.sh build bench
 	$(MAKE) --no-print-directory build
-	$(PYTHON) bench/run.py --penstock $(BUILD)/penstock --limit $(BUILD)/bench/decode_limit $(if $(PENSTOCK_PHOTOS),--data $(PENSTOCK_PHOTOS))
+	$(PYTHON) bench/run.py --penstock $(BUILD)/penstock --limit $(BUILD)/bench/decode_limit --report $(BUILD)/bench.html $(if $(PENSTOCK_PHOTOS),--data $(PENSTOCK_PHOTOS))
 
 bench-peers:
 	tools/setup.sh build bench python peers

@@ -178,6 +178,7 @@ def arguments():
     parser.add_argument("--no-torch", action="store_true")
     parser.add_argument("--out", help="where the JSON goes (build/bench.json)",
                         default=os.path.join(common.ROOT, "build", "bench.json"))
+    parser.add_argument("--report", metavar="FILE", help="also a page that shows it, by penstock report")
     args = parser.parse_args()
     common.need_program(args.penstock, "run make first")
     common.need_program(args.limit, "run make first")
@@ -203,6 +204,8 @@ def main():
             torch.close()
     show(summary)
     common.write_json(args.out, summary)
+    if args.report:
+        subprocess.run([args.penstock, "report", args.out, "-o", args.report, "--title", "Loading alone"], check=True)
     return 0
 
 

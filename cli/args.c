@@ -134,6 +134,7 @@ typedef struct walk {
     void *values;
     uint64_t given; /* bit per option */
     int operands;
+    bool listed; /* an operand that may come again has come */
 } walk;
 
 static int take_option(walk *w, const char *arg)
@@ -161,7 +162,16 @@ static int take_operand(walk *w, const char *arg)
         return fail_usage("unexpected argument '%s'", arg);
     if (arg[0] == '\0')
         return fail_usage("%s is empty", operand->name);
-    *(const char **)((char *)w->values + operand->offset) = arg;
+    void *at = (char *)w->values + operand->offset;
+    if (operand->many) {
+        arg_list *list = at;
+        if (list->count == ARG_LIST_MOST)
+            return fail_usage("more than %d of %s", (int)ARG_LIST_MOST, operand->name);
+        list->at[list->count++] = arg;
+        w->listed = true;
+        return CLI_OK;
+    }
+    *(const char **)at = arg;
     w->operands++;
     return CLI_OK;
 }
@@ -178,7 +188,8 @@ static int set_defaults(const command *cmd, void *values)
 static int check_complete(const walk *w)
 {
     const arg_operand *operand = w->cmd->operands;
-    if (operand != NULL && operand[w->operands].name != NULL && !operand[w->operands].optional)
+    if (operand != NULL && operand[w->operands].name != NULL && !w->listed &&
+        !operand[w->operands].optional)
         return fail_usage("%s is missing: %s", operand[w->operands].name,
                           operand[w->operands].help);
     for (const arg_option *o = w->cmd->options; o->name != NULL; o++) {
@@ -204,6 +215,8 @@ int args_parse(const command *cmd, int argc, char **argv, void *values)
             return ARGS_DONE;
         } else if (arg[1] == '-') {
             exit_code = take_option(&w, arg + 2);
+        } else if (strcmp(arg, "-o") == 0 && find_option(cmd, "out", 3) != NULL) {
+            exit_code = take_option(&w, "out");
         } else {
             exit_code = fail_usage("unknown option %s; options are written --name value", arg);
         }

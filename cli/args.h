@@ -69,6 +69,9 @@ typedef struct arg_option {
     OPT_TEXT("watch", "DIR|auto", at_, NULL,                                                       \
              "let penstock top look at it while it runs: through a socket in DIR, or where top "   \
              "finds it by itself")
+#define OPT_TRACE(at_)                                                                             \
+    OPT_TEXT("trace", "FILE", at_, NULL,                                                           \
+             "write what each thread does when, for ui.perfetto.dev and penstock trace")
 #define OPT_INDEX_DIR(at_)                                                                         \
     OPT_TEXT("index-dir", "DIR|none", at_, NULL,                                                   \
              "where listings are remembered (default: penstock in the cache folder)")
@@ -97,7 +100,14 @@ typedef struct arg_operand {
     size_t offset;    /* const char * */
     bool optional;
     const char *help;
+    bool many; /* the last one may come again: offset is of an arg_list */
 } arg_operand;
+
+enum { ARG_LIST_MOST = 64 };
+typedef struct arg_list {
+    const char *at[ARG_LIST_MOST];
+    int count;
+} arg_list;
 
 typedef struct command {
     const char *name;

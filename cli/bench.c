@@ -23,7 +23,7 @@ enum { SLICES = 3, COUNTS_MAX = 16, FILES_MAX = 4000 };
 static const uint64_t files_bytes_max = 256 << 20;
 
 typedef struct bench_values {
-    const char *data, *pipeline, *index_dir, *disk, *remote, *watch;
+    const char *data, *pipeline, *index_dir, *disk, *remote, *watch, *trace;
     int64_t batch, workers;
     double seconds;
     uint64_t seed, memory, cache;
@@ -210,6 +210,7 @@ static int measure(bench *b, row *r)
     engine_opts.disk = b->v->disk;
     engine_opts.remote = b->v->remote;
     engine_opts.watch = b->v->watch;
+    engine_opts.trace = b->v->trace;
     pst_job_options_init(&opts);
     opts.pipeline = b->pipeline;
     opts.batch = (int)b->v->batch;
@@ -339,6 +340,8 @@ static int run_rows(bench *b)
     pst_error err = {0};
     if (pst_settings_resolve(NULL, &settings, &err) < 0)
         return fail_error(&err);
+    if (b->v->trace != NULL && b->v->workers == 0)
+        return fail_usage("--trace is for one run: give --workers");
     load_files(b);
     plan_rows(b, settings.cpus > 0 ? settings.cpus : 1);
     /* A half, and for each slice a quarter, of a slice to warm up; the limit takes as long. */
@@ -395,6 +398,7 @@ static const arg_option options[] = {
     OPT_DISK(AT(disk)),
     OPT_REMOTE(AT(remote)),
     OPT_WATCH(AT(watch)),
+    OPT_TRACE(AT(trace)),
     OPT_U64("seed", "S", AT(seed), "0", "of order and random choices"),
     OPT_INDEX_DIR(AT(index_dir)),
     OPT_FLAG("quiet", AT(quiet), "no progress"),

@@ -22,7 +22,7 @@
 typedef struct feed_values {
     const char *data, *pipeline, *split, *fields, *sampler, *rank, *on_error, *ledger, *save_state,
         *load_state, *index_dir, *group, *bucket_by, *forms, *engine, *without, *disk, *remote,
-        *watch;
+        *watch, *trace;
     int64_t batch, epochs, start_epoch, workers, max_batches, io_depth, ready_depth, reorder_window,
         draws;
     uint64_t seed, memory, cache;
@@ -61,6 +61,7 @@ static int open_engine(feed *f)
     opts.disk = f->v->disk;
     opts.remote = f->v->remote;
     opts.watch = f->v->watch;
+    opts.trace = f->v->trace;
     const int exit_code = choose_forms(f->v->forms, opts.forms);
     if (exit_code != CLI_OK)
         return exit_code;
@@ -305,6 +306,7 @@ static int run_feed(const void *values)
             /* All is written. A worker in the middle of a large picture would hold us up; the
              * kernel takes it down. */
             fflush(stdout);
+            pst_engine_end_trace(f->engine);
             _exit(interrupt_exit_code());
         }
     }
@@ -384,6 +386,7 @@ static const arg_option options[] = {
     OPT_DISK(AT(disk)),
     OPT_REMOTE(AT(remote)),
     OPT_WATCH(AT(watch)),
+    OPT_TRACE(AT(trace)),
     OPT_INT("ready-depth", "N", AT(ready_depth), 0, 64, "0",
             "batches prepared ahead; 0 = 4, less if memory is short"),
     OPT_WORD(

@@ -58,7 +58,7 @@ static void print_usage(const command *cmd)
 {
     printf("usage: penstock %s", cmd->name);
     for (const arg_operand *p = cmd->operands; p != NULL && p->name != NULL; p++)
-        printf(p->optional ? " [%s]" : " %s", p->name);
+        printf(p->optional ? " [%s]" : p->many ? " %s..." : " %s", p->name);
     for (const arg_option *o = cmd->options; o->name != NULL; o++) {
         if (o->required)
             printf(" --%s %s", o->name, o->meta);

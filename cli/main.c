@@ -24,6 +24,8 @@ const command *const commands[] = {&command_synth,
                                    &command_fsck,
                                    &command_bench,
                                    &command_plan,
+                                   &command_trace,
+                                   &command_report,
                                    &command_ops,
                                    &command_settings,
                                    NULL};

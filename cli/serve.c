@@ -14,7 +14,7 @@ enum { UIDS_MOST = 64 };
 
 typedef struct serve_values {
     const char *socket, *allow_uid, *forms, *disk, *remote, *dataset, *datasets, *dir, *control,
-        *http, *http_token, *http_host;
+        *http, *http_token, *http_host, *trace;
     uint64_t memory, cache, client_cap;
     int64_t workers, idle_exit;
 } serve_values;
@@ -72,6 +72,7 @@ static int run_serve(const void *values)
     opts.http = v->http;
     opts.http_token = v->http_token;
     opts.http_hosts = v->http_host;
+    opts.engine.trace = v->trace;
     opts.datasets = v->dataset;
     opts.engine.memory_bytes = v->memory;
     opts.engine.cache_bytes = v->cache;
@@ -125,6 +126,7 @@ static const arg_option options[] = {
              "reach ADDR"),
     OPT_TEXT("http-host", "NAME[,...]", AT(http_host), NULL,
              "names that browsers may know ADDR by, beside its digits and localhost"),
+    OPT_TRACE(AT(trace)),
     OPT_INT("idle-exit", "S", AT(idle_exit), 0, 31536000, "0",
             "end when nobody was connected for S seconds; 0 = never"),
     OPT_BYTES("client-cap", "BYTES", AT(client_cap), "0",

@@ -202,6 +202,9 @@ typedef struct pst_engine_options {
                             need be: penstock top, or GET /metrics, /v1/watch and /v1/stream; "auto"
                             = one where penstock top finds it; "off" = none (NULL = what
                             $PENSTOCK_WATCH says, else none) */
+    const char *trace;   /* a file that is written with what each thread does when, for
+                            ui.perfetto.dev and penstock trace; "" = none (NULL = what
+                            $PENSTOCK_TRACE says, else none) */
 } pst_engine_options;
 
 /* What was asked for and what it became on this machine. */
@@ -227,6 +230,9 @@ PST_API int pst_engine_check(pst_engine *engine, char **text);
 /* Closes every job that is still open (no call on one may be under way), waits for the threads.
  * NULL is fine. Batches still held stay valid. */
 PST_API void pst_engine_free(pst_engine *engine);
+/* Writes out what the trace has and ends it, for whoever leaves without freeing the engine. Blocks
+ * until it is written; any thread; does nothing where there is none. */
+PST_API void pst_engine_end_trace(pst_engine *engine);
 /* What the options would become on a machine; needs no engine. */
 PST_API int pst_settings_resolve(const pst_engine_options *opts, pst_settings *out, pst_error *err);
 PST_API void pst_engine_settings(const pst_engine *engine, pst_settings *out);

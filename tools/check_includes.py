@@ -34,7 +34,7 @@ ARROWS = {
 }
 # Rooms with more than one public header.
 SEVERAL = {"cache": {"cache.h", "disk.h", "envelope.h", "remote.h"},
-           "watch": {"view.h", "history.h", "metrics.h", "text.h", "verdict.h"}}
+           "watch": {"view.h", "history.h", "metrics.h", "text.h", "trace.h", "verdict.h"}}
 # Third-party headers, and the only places that may know them.
 LIBRARIES = {
     "jpeglib.h": {"src/codec", "bench", "cli"},

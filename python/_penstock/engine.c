@@ -12,15 +12,15 @@ static const char *const io_words[] = {"auto", "uring", "threads", NULL};
 
 static int parse_options(PyObject *args, PyObject *kwargs, pst_engine_options *opts)
 {
-    static char *names[] = {"workers", "memory", "cache",  "io_depth", "io", "forms",
-                            "address", "disk",   "remote", "watch",    NULL};
+    static char *names[] = {"workers", "memory", "cache",  "io_depth", "io",    "forms",
+                            "address", "disk",   "remote", "watch",    "trace", NULL};
     const char *io = "auto";
     pst_engine_options_init(opts);
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|iO&O&$is(ddd)zzzz:Engine", names,
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|iO&O&$is(ddd)zzzzz:Engine", names,
                                      &opts->workers, pyp_as_u64, &opts->memory_bytes, pyp_as_cache,
                                      &opts->cache_bytes, &opts->io_depth, &io, &opts->forms[0],
                                      &opts->forms[1], &opts->forms[2], &opts->address, &opts->disk,
-                                     &opts->remote, &opts->watch))
+                                     &opts->remote, &opts->watch, &opts->trace))
         return -1;
     opts->io = pyp_pick("io", io_words, io);
     return opts->io < 0 ? -1 : 0;
@@ -189,7 +189,7 @@ static PyType_Slot engine_slots[] = {
     {Py_tp_getset, engine_getset},
     {Py_tp_doc,
      "Engine(workers=0, memory=0, cache=0, *, io_depth=0, io='auto', forms=(0, 0, 0), "
-     "address=None, disk=None, remote=None, watch=None)\n\n"
+     "address=None, disk=None, remote=None, watch=None, trace=None)\n\n"
      "A pool of workers and one byte budget, shared by the loaders that are given it. 0 = chosen "
      "for "
      "this machine. cache: bytes of the budget for samples kept in memory, or 'auto'; 0 = none. "
@@ -198,7 +198,8 @@ static PyType_Slot engine_slots[] = {
      "'DIR:BYTES', keeps samples in files there, also for later runs. remote: 'redis://HOST', "
      "keeps them on a server for all engines that name it. watch: a folder with a socket where "
      "this "
-     "user may look at the engine (penstock top), or 'auto'."},
+     "user may look at the engine (penstock top), or 'auto'. trace: a file for ui.perfetto.dev and "
+     "penstock trace."},
     {0, NULL},
 };
 

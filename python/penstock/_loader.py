@@ -60,6 +60,8 @@ class Loader:
     disk: "DIR:BYTES", for example "/scratch/cache:200G": samples are kept in files there, too, and found again by later
     runs. remote: "redis://HOST": they are kept on that server for all loaders that name it.
     watch: a folder where `penstock top` may look at the engine while it runs, or "auto" (None = what $PENSTOCK_WATCH says).
+    trace: a file that is written with what each thread does when, for ui.perfetto.dev and `penstock trace` (None = what
+    $PENSTOCK_TRACE says).
     sampling: "opportunistic": samples that other loaders of the engine have prepared come first, each still once an epoch
     (order is then "ready"); loaders with the same data, pipeline and `group` share.
 
@@ -117,11 +119,13 @@ class Loader:
         disk: str | None = None,
         remote: str | None = None,
         watch: Path | None = None,
+        trace: Path | None = None,
     ) -> None:
-        engines = workers or memory or cache is not None or forms is not None or disk or remote or watch
+        engines = workers or memory or cache is not None or forms is not None or disk or remote or watch or trace
         if isinstance(engine, Engine) and engines:
             raise SettingError(
-                "workers, memory, cache, forms, disk, remote and watch belong to the engine; give them there, not beside engine="
+                "workers, memory, cache, forms, disk, remote, watch and trace belong to the engine; "
+                "give them there, not beside engine="
             )
         if not train:
             _check_evaluation(shuffle, order, drop_last, ends)
@@ -157,7 +161,8 @@ class Loader:
         self.dataset = as_dataset(data)
         self._owns_engine = not isinstance(engine, Engine)
         self._tiers = {"disk": disk, "remote": remote}
-        self._watch = os.fspath(watch) if watch is not None else None
+        self._shown = {"watch": watch, "trace": trace}
+        self._shown = {name: os.fspath(where) for name, where in self._shown.items() if where is not None}
         self.engine = engine if isinstance(engine, Engine) else self._make_engine(workers, memory, cache, forms, engine)
         self._open()
 
@@ -186,7 +191,7 @@ class Loader:
             size = size or max(64 << 20, whole["memory"] // local) + (0 if kept == AUTO else kept)
 
         def share(where: str | None) -> Engine:
-            return Engine(workers, size, kept, forms=as_forms(forms), address=where, watch=self._watch, **self._tiers)
+            return Engine(workers, size, kept, forms=as_forms(forms), address=where, **self._shown, **self._tiers)
 
         if local > 1 and address == "auto":
             from ._local import shared_engine

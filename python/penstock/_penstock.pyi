@@ -85,6 +85,7 @@ class Engine:
         disk: str | None = None,
         remote: str | None = None,
         watch: str | None = None,
+        trace: str | None = None,
     ) -> Engine: ...
     @property
     def settings(self) -> dict[str, Any]: ...

@@ -46,16 +46,21 @@ int pst_engine_new(const pst_engine_options *opts, pst_engine **out, pst_error *
         return rc;
     }
     const bool by_itself = opts && opts->cache_bytes == PST_CACHE_AUTO;
-    const psti_pool_spec spec = {settings.workers,
-                                 settings.io_depth,
-                                 settings.io,
-                                 settings.memory_bytes,
-                                 by_itself ? PST_CACHE_AUTO : settings.cache_bytes,
-                                 {settings.forms[0], settings.forms[1], settings.forms[2]},
-                                 opts && opts->io_depth ? 0 : IO_MOST,
-                                 engine->disk,
-                                 engine->remote};
+    psti_pool_spec spec = {settings.workers,
+                           settings.io_depth,
+                           settings.io,
+                           settings.memory_bytes,
+                           by_itself ? PST_CACHE_AUTO : settings.cache_bytes,
+                           {settings.forms[0], settings.forms[1], settings.forms[2]},
+                           opts && opts->io_depth ? 0 : IO_MOST,
+                           engine->disk,
+                           engine->remote};
     rc = remote_engine(engine, opts, &spec, err);
+    if (rc >= 0) {
+        const int traced = trace_open(engine, opts, err);
+        rc = traced < 0 ? traced : rc;
+        spec.trace = engine->trace;
+    }
     if (rc == 0)
         rc = psti_pool_new(&spec, &engine->pool, err);
     if (rc == 0)
@@ -100,6 +105,7 @@ void pst_engine_free(pst_engine *engine)
     }
     remote_engine_free(engine);
     psti_pool_free(engine->pool);
+    psti_trace_close(engine->trace);
     psti_free(engine->disk);
     psti_free(engine->remote);
     psti_free(engine->bad);

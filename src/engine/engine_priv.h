@@ -34,6 +34,7 @@ struct pst_engine {
     pst_job *jobs;
     uint64_t started_ns;
     void *watch;                    /* who shows it; NULL = nobody */
+    psti_trace *trace;              /* NULL = none */
     atomic_uint_fast64_t job_count; /* ever opened: the last one's number */
     bad_sample *bad;
     size_t bad_count, bad_cap;
@@ -115,6 +116,8 @@ void verdict_close(pst_job *job);
 /* watch.c: NULL is fine for opts */
 int watch_open(pst_engine *engine, const pst_engine_options *opts, pst_error *err);
 void watch_close(pst_engine *engine);
+/* tracing.c: the same, into engine->trace */
+int trace_open(pst_engine *engine, const pst_engine_options *opts, pst_error *err);
 /* options.c */
 pst_job_options *options_copy(const pst_job_options *o);
 void options_free(pst_job_options *o);

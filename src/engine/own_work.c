@@ -85,6 +85,7 @@ double own_work(pst_dataset *data, const pst_plan_options *opts, double decoded_
     pst_engine_options_init(&eo);
     eo.workers = workers;
     eo.cache_bytes = CACHE;
+    eo.trace = ""; /* that of the run that is planned goes there */
     pst_job_options_init(&jo);
     jo.pipeline = opts->pipeline;
     jo.fields = opts->fields;

@@ -215,7 +215,7 @@ int psti_work_step(psti_work *work, psti_kit *kit, pst_error *err)
         rc = psti_work_decide_late(work, err);
     const bool more = rc == 0 && ++work->part < parts_of(work);
     kit->stepped_ns = psti_now_ns();
-    kit->stage_ns[work->cursor] += kit->stepped_ns - start;
+    psti_kit_spent(kit, work->cursor, start, kit->stepped_ns);
     const bool idle = stage->type.role == PSTI_ROLE_SURVEY && !work->note_found;
     kit->stage_runs[work->cursor] += !more && !idle;
     if (rc < 0 || more)
@@ -295,7 +295,7 @@ void psti_work_finish_in(const psti_work *work, psti_kit *kit, int output, const
     } else if (field->bytes) {
         memcpy(dst, field->data, field->bytes);
     }
-    kit->stage_ns[work->plan->stage_count] += psti_now_ns() - start;
+    psti_kit_spent(kit, work->plan->stage_count, start, psti_now_ns());
     kit->stage_runs[work->plan->stage_count] += output == work->plan->counted_output;
 }
 

@@ -51,7 +51,7 @@ void psti_work_pack(const psti_work *work, psti_kit *kit, int output, psti_parce
         parcel->field.data = dst;
         psti_field_copy(psti_work_field(work, output), &parcel->field);
     }
-    kit->stage_ns[finish] += psti_now_ns() - start;
+    psti_kit_spent(kit, finish, start, psti_now_ns());
     kit->stage_runs[finish] += output == work->plan->counted_output;
 }
 
@@ -73,5 +73,5 @@ void psti_plan_unpack(const psti_plan *plan, psti_kit *kit, int output, const ps
     } else if (parcel->bytes) {
         memcpy(dst, src, parcel->bytes);
     }
-    kit->stage_ns[plan->stage_count] += psti_now_ns() - start;
+    psti_kit_spent(kit, plan->stage_count, start, psti_now_ns());
 }

@@ -170,6 +170,9 @@ typedef struct psti_kit {
     /* Counted per stage of the plan at hand; the owner collects. */
     uint64_t stage_ns[PST_STAGES_MAX], stage_runs[PST_STAGES_MAX];
     uint64_t stepped_ns; /* when the last step ended */
+    /* Told of each piece of a stage's time as it is counted; NULL = nobody is. */
+    void (*told)(void *user, int stage, uint64_t since_ns, uint64_t until_ns);
+    void *told_user;
     uint64_t warnings;
     /* Whose header the decoder has read: a number of this kit and one of the reading; a work that
      * remembers both may go on. */

@@ -489,6 +489,13 @@ static inline bool psti_stage_open(const psti_stage *stage)
 /* Opens picture p in the kit's decoder unless it is open there; fills the shot's facts (kit.c). */
 int psti_work_open(psti_work *work, psti_kit *kit, int picture, pst_error *err);
 void psti_kit_close(psti_kit *kit);
+/* Counts time of a stage. */
+static inline void psti_kit_spent(psti_kit *kit, int stage, uint64_t since_ns, uint64_t until_ns)
+{
+    kit->stage_ns[stage] += until_ns - since_ns;
+    if (__builtin_expect(kit->told != NULL, 0))
+        kit->told(kit->told_user, stage, since_ns, until_ns);
+}
 /* Completes an error with the stage and, where there are several pictures, the field. Returns code.
  */
 int psti_work_fail(const psti_work *work, const char *stage, int picture, int code, pst_error *err);

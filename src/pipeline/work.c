@@ -292,7 +292,7 @@ int psti_work_start_decoded(psti_work *work, psti_kit *kit, const psti_plan *pla
     work->plan = plan;
     rc = start(work, kit, key, inputs, pictures, err);
     if (plan->stage_count)
-        kit->stage_ns[work->cursor] += psti_now_ns() - since;
+        psti_kit_spent(kit, work->cursor, since, psti_now_ns());
     if (rc < 0) {
         psti_kit_close(kit);
         work->plan = NULL;

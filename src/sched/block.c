@@ -249,6 +249,7 @@ pst_batch *block_take_locked(psti_feed *feed, run *r, int64_t step, int slots)
     block->share_end = 0;
     block->error.code = 0;
     block->error_slot = -1;
+    trace_batch_locked(block, PSTI_TRACE_BEGUN, 0);
     return block;
 }
 
@@ -258,6 +259,7 @@ void block_drop_locked(psti_feed *feed, pst_batch *block)
         feed->pool->staged -= block->cap;
     if (block->run) {
         run *r = block->run;
+        trace_batch_locked(block, PSTI_TRACE_DROPPED, 0);
         for (int i = 0; r->cancelled && i < block->placed; i++)
             window_done_locked(feed, block->starts[i]);
         block->run = NULL;

@@ -174,6 +174,7 @@ static int feed_prepare(psti_feed *feed, pst_error *err)
     if (ring_new(feed, &feed->ring) < 0 || window_open(feed) < 0)
         return psti_fail(err, -ENOMEM, "job", NULL, "out of memory while opening the job");
     foresight_open(feed);
+    trace_open_feed(feed);
     return 0;
 }
 
@@ -314,6 +315,7 @@ static void lease_locked(psti_feed *feed, run *r, pst_batch *block)
     worth_update_locked(feed->pool);
     if (!feed->first_batch_ns)
         feed->first_batch_ns = psti_now_ns() - feed->opened_ns;
+    trace_batch_locked(block, PSTI_TRACE_TAKEN, 0);
     block->epoch = r->number;
     block->steps = r->steps;
     block->run = NULL;
@@ -361,7 +363,7 @@ static int take_locked(psti_feed *feed, pst_batch **out)
     return WAIT;
 }
 
-static void note_wait_locked(psti_feed *feed, uint64_t since)
+static void note_wait_locked(psti_feed *feed, const pst_batch *block, uint64_t since)
 {
     const uint64_t waited = psti_now_ns() - since;
     feed->wait_since = 0;
@@ -371,7 +373,7 @@ static void note_wait_locked(psti_feed *feed, uint64_t since)
         waits_first_locked(feed);
     }
     if (!feed->spec.hooks.wake) /* else its owner tells, psti_feed_waited */
-        look_waited_locked(feed, waited);
+        look_waited_locked(feed, block, waited);
 }
 
 /* Once a feed, and only when it is the consumer's doing. How many it holds, or 0. */
@@ -413,7 +415,7 @@ int psti_feed_next(psti_feed *feed, int64_t timeout_ns, pst_batch **out)
             waits_end_locked(feed);
         }
         if (rc == 1)
-            note_wait_locked(feed, feed->wait_since ? feed->wait_since : called);
+            note_wait_locked(feed, *out, feed->wait_since ? feed->wait_since : called);
         const bool first = rc == 1 && feed->batches == 1;
         const int kept = tell_fresh_locked(feed);
         pool_pump_unlock(pool);

@@ -51,6 +51,7 @@ static void fetch_done(psti_fetch *fetch, int status)
     pthread_mutex_lock(&feed->pool->lock);
     t->read_ns = fetch->took_ns; /* not what it waited for its turn: it was sent well ahead */
     t->read_away = true;
+    t->submitted_ns = psti_now_ns() - t->read_ns;
     charge_locked(t, status == 0 ? bytes : 0);
     if (status == 0) {
         feed->fetch_bytes += ((double)bytes - feed->fetch_bytes) / 8;

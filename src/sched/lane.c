@@ -199,8 +199,9 @@ static bool aged_locked(const psti_feed *feed, double part)
 
 /* ---- putting aside --------------------------------------------------------------------------- */
 
-static void queue_locked(task **list, task *t)
+static void queue_locked(task **list, task *t, psti_trace_why why)
 {
+    trace_put_locked(t->feed, PSTI_TRACE_ASIDE, (int)why, t->id, t->order);
     while (*list && (*list)->start < t->start)
         list = &(*list)->next;
     t->next = *list;
@@ -249,7 +250,7 @@ static bool hand_in_locked(worker *w, task *t)
     return true;
 }
 
-static void into_slow_lane_locked(task *t)
+static void into_slow_lane_locked(task *t, bool foreseen)
 {
     lanes *l = &t->feed->lanes;
     t->slow = t->aside = true;
@@ -258,12 +259,13 @@ static void into_slow_lane_locked(task *t)
     t->run->aside++;
     l->running++;
     t->feed->pool->aside++;
+    trace_put_locked(t->feed, PSTI_TRACE_SLOW, foreseen, t->id, 0);
 }
 
 void lane_put_locked(task *t)
 {
     lanes *l = &t->feed->lanes;
-    into_slow_lane_locked(t);
+    into_slow_lane_locked(t, true);
     l->running--;
     t->foretold = true;
     if (t->unread && (feed_sends_ahead(t->feed) || t->feed->pool->cold > 0))
@@ -276,7 +278,7 @@ void lane_back_locked(task *t)
 {
     t->feed->lanes.parked_count++;
     t->feed->pool->parked++;
-    queue_locked(&t->feed->lanes.parked, t);
+    queue_locked(&t->feed->lanes.parked, t, PSTI_ASIDE_FORESEEN);
     pool_rests_locked(t->feed->pool);
 }
 
@@ -297,7 +299,7 @@ static bool park_locked(worker *w, task *t)
     l->running--;
     l->parked_count++;
     l->parks++;
-    queue_locked(&l->parked, t);
+    queue_locked(&l->parked, t, PSTI_ASIDE_PARKED);
     return true;
 }
 
@@ -311,7 +313,7 @@ static bool turns_slow_locked(task *t, const worker *w, uint64_t worked, uint64_
     const double left = l->left_s[t->late_stage];
     if (left > 0 && left < LITTLE_LEFT * 1e-9 * (double)cutoff)
         return false;
-    into_slow_lane_locked(t);
+    into_slow_lane_locked(t, false);
     return true;
 }
 
@@ -389,7 +391,7 @@ bool lane_admits(worker *w, task *t)
         feed->lanes.running--;
         feed->lanes.held_count++;
         t->run->held++;
-        queue_locked(&feed->lanes.held, t);
+        queue_locked(&feed->lanes.held, t, PSTI_ASIDE_HELD);
     } else {
         leave_aside_locked(t);
     }
@@ -408,6 +410,7 @@ void lane_end_locked(task *t)
 static task *unqueue_locked(task **at, int *count)
 {
     task *t = *at;
+    trace_put_locked(t->feed, PSTI_TRACE_BACK, 0, t->id, t->order);
     *at = t->next;
     --*count;
     t->feed->lanes.running++;

@@ -87,7 +87,7 @@ static void count_locked(psti_feed *feed, run *r, const psti_receipt *receipt, u
     feed->last_batch_ns = psti_now_ns();
     if (feed->batches == 1)
         feed->first_wait_ns = wait_ns;
-    look_waited_locked(feed, wait_ns);
+    look_waited_locked(feed, NULL, wait_ns);
 }
 
 int psti_feed_note(psti_feed *feed, const psti_receipt *receipt, uint64_t wait_ns)

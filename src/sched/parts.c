@@ -160,9 +160,13 @@ int parts_bring(worker *w, task *t, pst_error *err)
 {
     const uint64_t since = psti_now_ns();
     const int rc = bring(w, t, false);
-    t->read_ns += psti_now_ns() - since;
-    if (rc == 0)
+    const uint64_t now = psti_now_ns();
+    t->read_ns += now - since;
+    if (rc == 0) {
+        t->part_ns = now - since;
+        trace_slice(w, PSTI_TRACE_STAGE_READ, t->id, since, now);
         return 0;
+    }
     psti_work_clear(w->work, &w->kit, w->pool->keep);
     if (rc > 0) {
         send_off(t);

@@ -34,6 +34,7 @@ static void seal_and_publish(worker *w, psti_feed *feed, pst_batch *block)
         feed->stage_ns[mix] += took;
         feed->stage_runs[mix]++;
         psti_bars_add(&feed->stage_bars[mix], took, 1);
+        trace_slice(w, mix, -1, since, since + took);
     }
     if (!feed->layout.dense)
         feed->pool->staged += block->cap;
@@ -42,7 +43,7 @@ static void seal_and_publish(worker *w, psti_feed *feed, pst_batch *block)
             record_drop_locked(feed, block->records[i]);
         block->records[i] = NULL;
     }
-    batch_publish_locked(block);
+    batch_publish_locked(block, w->at_id);
     pthread_mutex_unlock(&feed->pool->lock);
 }
 

@@ -291,15 +291,18 @@ static void *work_loop(void *arg)
             *idle += since ? psti_now_ns() - since : 0;
             continue;
         }
-        tuner_begins_locked(pool, psti_now_ns());
+        const uint64_t since = psti_now_ns();
+        tuner_begins_locked(pool, since);
         w->feed = t->feed;
         waits_moved_locked(pool);
         if (pool->waking && tuner_lets_work_locked(pool))
             pool_signal_locked(pool);
         w->task = t;
         pthread_mutex_unlock(&pool->lock);
+        trace_about(w, t->feed, t->id);
         const bool ended = task_run(w, t);
         const uint64_t now = psti_now_ns();
+        trace_visit(w, t, ended, since, now);
         pthread_mutex_lock(&pool->lock);
         w->task = NULL;
         tuner_ends_locked(pool, now);
@@ -353,7 +356,8 @@ static int start_worker(psti_pool *pool, worker *w, pst_error *err)
 {
     w->pool = pool;
     w->work = psti_work_new();
-    if (!w->work || psti_kit_init(&w->kit) < 0)
+    if (!w->work || psti_kit_init(&w->kit) < 0 ||
+        trace_open_worker(w, (int)(w - pool->workers)) < 0)
         return psti_fail(err, -ENOMEM, "engine", NULL, "out of memory while starting workers");
     sigset_t all, old;
     sigfillset(&all);
@@ -394,6 +398,8 @@ static int start(psti_pool *pool, const psti_pool_spec *spec, pst_error *err)
     if (spec->workers == 0)
         return 0;
     psti_heap_tame();
+    pool->trace = spec->trace;
+    pool->book = pool->trace ? psti_trace_ring_add(pool->trace, NULL) : NULL;
     const uint64_t cache = spec->cache_bytes == PST_CACHE_AUTO ? 0 : spec->cache_bytes;
     const uint64_t memory = spec->memory_bytes - cache;
     pool->keep = keep_per_worker(memory, spec->workers);

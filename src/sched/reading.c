@@ -543,6 +543,7 @@ bool read_here(task *t)
     t->unread = false;
     lay_out(t);
     const uint64_t since = psti_now_ns();
+    t->submitted_ns = since;
     int rc = t->feed->far ? -EAGAIN : 0;
     for (int i = 0; i < t->read_count && rc == 0; i++)
         rc = t->read_result[i] = psti_read_try(&t->reads[i].at, t->reads[i].buf);

@@ -296,8 +296,11 @@ static void unpack(const record *rec, const psti_feed *feed, worker *w, int outp
                    const int64_t *box, uint8_t *dst)
 {
     const slice *out = &rec->out[output];
+    const int64_t own = w->at_id;
+    w->at_id = rec->id;
     psti_plan_unpack(feed->spec.plan, &w->kit, output, &out->parcel, rec->data.data + out->offset,
                      box, dst);
+    w->at_id = own;
 }
 
 /* Writes a record into its slot of a dense batch. */

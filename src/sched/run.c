@@ -235,10 +235,12 @@ pst_batch *run_check_end_locked(run *r)
     return last->filled == last->slots ? last : NULL;
 }
 
-void batch_publish_locked(pst_batch *block)
+void batch_publish_locked(pst_batch *block, int64_t last_id)
 {
     run *r = block->run;
     block->state = BLOCK_READY;
+    r->published += !r->cancelled;
+    trace_batch_locked(block, PSTI_TRACE_READY, (uint64_t)(last_id + 1));
     if (r->cancelled) {
         block_drop_locked(r->feed, block);
         return;
@@ -248,7 +250,6 @@ void batch_publish_locked(pst_batch *block)
         at = &(*at)->next;
     block->next = *at;
     *at = block;
-    r->published++;
     feed_wake(r->feed);
 }
 

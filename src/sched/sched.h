@@ -16,6 +16,7 @@
 #include "pipeline/pipeline.h"
 #include "sample/sample.h"
 #include "source/source.h"
+#include "watch/trace.h"
 #include "watch/view.h"
 
 /* ---- pool ------------------------------------------------------------------------------------ */
@@ -29,6 +30,7 @@ typedef struct psti_pool_spec {
     int io_most;          /* io_depth may become so much where that helps; 0 = it stays */
     const char *disk;     /* "DIR:BYTES", the disk tier; NULL = none */
     const char *remote;   /* URL of the remote tier; NULL = none */
+    psti_trace *trace;    /* stays the caller's and outlives the pool; NULL = none */
 } psti_pool_spec;
 
 /* PST_CACHE_AUTO: what stays for encoded bytes, staged and large samples, whatever the cache holds,

@@ -82,7 +82,7 @@ int64_t run_next_share(const run *r); /* the share index that is sent out next *
 int64_t run_position(const run *r, int64_t share, bool *valid);
 bool run_goes_on(const run *r, int64_t share);
 pst_batch *run_check_end_locked(run *r);
-void batch_publish_locked(pst_batch *block);
+void batch_publish_locked(pst_batch *block, int64_t last_id);
 int run_note_skip_locked(run *r, int64_t position, int64_t share);
 
 /* place.c: how finished samples get their slots */
@@ -458,8 +458,27 @@ void group_rates_locked(const psti_pool *pool);
 void look_open(psti_feed *feed);
 void look_end_locked(psti_feed *feed);                       /* into the totals of its dataset */
 void look_bad_locked(psti_feed *feed, const pst_error *err); /* among the last bad samples */
-void look_waited_locked(psti_feed *feed, uint64_t wait_ns);  /* the consumer, for a batch */
-void look_task_locked(psti_feed *feed, const task *t);       /* how long it took, what it read */
+/* the consumer, for a batch; NULL: nobody knows which */
+void look_waited_locked(psti_feed *feed, const pst_batch *block, uint64_t wait_ns);
+void look_task_locked(psti_feed *feed, const task *t); /* how long it took, what it read */
+
+/* tracing.c: nothing is done where there is no trace. Those of a worker put to its own ring. */
+int trace_open_worker(worker *w, int number);
+void trace_open_feed(psti_feed *feed);
+void trace_put_locked(const psti_feed *feed, psti_trace_kind kind, int what, int64_t id,
+                      uint64_t span);
+void trace_put_at_locked(const psti_feed *feed, psti_trace_event *event);
+void trace_batch_locked(const pst_batch *block, psti_trace_kind kind, uint64_t span);
+void trace_wait_locked(const psti_feed *feed, const pst_batch *block, uint64_t wait_ns);
+void trace_reads_locked(const task *t);
+void trace_slice(worker *w, int stage, int64_t id, uint64_t since_ns, uint64_t until_ns);
+void trace_visit(worker *w, const task *t, bool ended, uint64_t since_ns, uint64_t until_ns);
+static inline void trace_about(worker *w, const psti_feed *feed, int64_t id)
+{
+    w->at_job = feed->trace_job;
+    w->at_id = id;
+    w->at_bad = false;
+}
 
 /* worth.c */
 static inline void running_mean(double *of, double value)

@@ -286,6 +286,7 @@ struct task {
     psti_fetch *fetch;
     uint64_t fetch_charged; /* bytes counted for it: expected, then those that came */
     uint64_t submitted_ns, read_ns;
+    uint64_t part_ns; /* of read_ns: by the worker itself, where others had read before */
     uint64_t took_ns; /* from its bytes, or its cached form, to finish; 0 = not known */
     bool read_away;   /* read by others than the worker, which had other work meanwhile */
     bool unread;      /* the worker that takes it tries to read it on the spot */
@@ -537,7 +538,8 @@ struct psti_feed {
     uint64_t delivered_bytes, substitutions;
     psti_hist wait_hist;
     psti_bars stage_bars[PST_STAGES_MAX], read_bars, wait_bars, cost_bars;
-    int source_kind; /* psti_view_source; -1: counted by the net, or by nobody; fixed */
+    uint32_t trace_job; /* what traces call it; fixed */
+    int source_kind;    /* psti_view_source; -1: counted by the net, or by nobody; fixed */
 };
 
 /* ---- pool (pool.c)
@@ -569,6 +571,11 @@ struct worker {
     uint64_t held;
     double large;
     _Atomic double samples_s; /* counter: CPU seconds for samples, where the pool is clocked */
+    /* Its trace, NULL = none; and whose stages it is at: the worker's own. */
+    psti_trace_ring *ring;
+    uint32_t at_job;
+    int64_t at_id;
+    bool at_bad; /* it came out that the sample is */
 };
 
 /* See tuner.c. seen_*: the counters at the last look. */
@@ -659,6 +666,9 @@ struct psti_pool {
     int ended_count, ended_room;
     psti_view_bad *bad; /* a ring; made when first needed */
     uint64_t bad_count; /* ever */
+    /* What is traced beside what workers do; put to under the lock. NULL = there is no trace. */
+    psti_trace_ring *book;
+    psti_trace *trace; /* fixed */
 };
 
 #include "sched/sched_calls.h"

@@ -271,6 +271,7 @@ static task *send_out_locked(psti_feed *feed, run *r, int64_t share, worker *w, 
     t->asks &= t->unread;
     t->read_ns = 0;
     t->read_away = false;
+    t->part_ns = 0;
     atomic_store(&t->read_status, rc < 0 ? rc : 0);
     if (rc < 0)
         t->read_count = 0;
@@ -514,6 +515,7 @@ void task_count_locked(worker *w, task *t)
     feed->read_away_ns += t->read_away ? t->read_ns : 0;
     feed->read_runs += !t->cached;
     look_task_locked(feed, t);
+    trace_reads_locked(t);
     feed->cache_hits += t->cached && !t->augmented;
     feed->shared_hits += t->augmented && !t->adopted;
     feed->adopted += t->adopted;
@@ -600,6 +602,8 @@ bool task_run(worker *w, task *t)
     int rc = bring_bytes(t, &err);
     if (rc == LANE_PARKED)
         return false;
+    if (!t->work && !t->read_away && t->read_ns)
+        trace_slice(w, PSTI_TRACE_STAGE_READ, t->id, t->submitted_ns, t->submitted_ns + t->read_ns);
     if (!t->work)
         foresight_note(t);
     const bool wanted = still_wanted(t);
@@ -627,6 +631,7 @@ bool task_run(worker *w, task *t)
         tiers_keep_members(t);
     } else {
         err.id = t->id;
+        w->at_bad = wanted;
         tell_key(t, &err);
         place_bad(w, t, &err);
     }

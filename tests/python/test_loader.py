@@ -2,6 +2,7 @@
 """Which samples a loop gets, and when."""
 
 import collections
+import json
 
 import numpy
 import penstock
@@ -206,3 +207,13 @@ def test_a_dataset_tells_what_it_holds(photos):
         data.keys[COUNT]
     with pytest.raises(KeyError):
         data.split("nowhere")
+
+
+def test_a_trace_has_every_sample(photos, tmp_path):
+    with penstock.Loader(photos, CROP, 7, trace=tmp_path / "t.json") as loader:
+        assert sorted(ids_of(loader)) == list(range(COUNT))
+    events = json.loads((tmp_path / "t.json").read_text())
+    placed = {event["args"]["id"] for event in events if event["name"] == "sample" and event["args"]["then"] == "placed"}
+    assert set(range(COUNT)) <= placed and events[-1]["name"] == "penstock_trace_end"
+    with penstock.Engine(1) as engine, pytest.raises(penstock.SettingError, match="trace"):
+        penstock.Loader(photos, CROP, 7, engine=engine, trace=tmp_path / "t.json")
