@@ -29,6 +29,9 @@
 
 enum { WATCH_NS = 100000000 };
 enum { DEPTH_DEFAULT = 64, DEPTH_MAX = 1024, EVENTS = 64, PATIENCE_S = 120 };
+/* As many requests are in flight as so many a second need, by the time to the first byte: the least
+ * of the last ones', which does not grow by requests that stand in each other's way. */
+enum { DEPTH_FAR = 512, RATE_AIM = 25600, ANSWERS = 64 };
 
 net_counts net_count;
 net_kind net_kinds[2];
@@ -45,7 +48,7 @@ static struct net {
     psti_fork_guard forks;
     /* Set by those who submit or cancel, read by the thread. */
     atomic_bool asleep, look_cancelled, look_signing;
-    atomic_int depth, begun;
+    atomic_int depth, begun; /* depth: 0 = by the time that answers take */
     int wake_fd, epoll_fd;
     /* The thread's own. */
     CURLM *multi;
@@ -54,8 +57,10 @@ static struct net {
     uint64_t now_ns, curl_due_ns, due_ns, random;
     uint8_t *interest; /* by file descriptor: what epoll was told, and IN_USE */
     int interest_cap;
-    bool in_curl; /* handles must not be taken away now */
-} net = {.lock = PTHREAD_MUTEX_INITIALIZER, .depth = DEPTH_DEFAULT, .wake_fd = -1, .epoll_fd = -1};
+    bool in_curl;                   /* handles must not be taken away now */
+    uint64_t answer_ns, nearest_ns; /* time to the first byte; the least of those counted now */
+    int answers;
+} net = {.lock = PTHREAD_MUTEX_INITIALIZER, .wake_fd = -1, .epoll_fd = -1};
 
 enum { IN_USE = 1, WANTS_IN = 2, WANTS_OUT = 4, IDLE = 8 };
 
@@ -245,6 +250,7 @@ psti_transfer *loop_transfer(void)
 
 int loop_add(psti_transfer *t)
 {
+    t->added_ns = net.now_ns;
     return curl_multi_add_handle(net.multi, t->easy) == CURLM_OK ? 0 : -ENOMEM;
 }
 
@@ -357,9 +363,28 @@ static void take_incoming(void)
     net.waiting.last = list.last;
 }
 
+void loop_answered(uint64_t after_ns)
+{
+    if (!net.answers || after_ns < net.nearest_ns)
+        net.nearest_ns = after_ns;
+    if (++net.answers < ANSWERS)
+        return;
+    net.answer_ns = net.nearest_ns;
+    net.answers = 0;
+}
+
+static int depth_now(void)
+{
+    const int given = atomic_load_explicit(&net.depth, memory_order_relaxed);
+    const uint64_t needed = net.answer_ns * RATE_AIM / 1000000000;
+    if (given)
+        return given;
+    return needed < DEPTH_DEFAULT ? DEPTH_DEFAULT : needed > DEPTH_FAR ? DEPTH_FAR : (int)needed;
+}
+
 static void begin_waiting(void)
 {
-    const int depth = atomic_load_explicit(&net.depth, memory_order_relaxed);
+    const int depth = depth_now();
     while (net.waiting.first && atomic_load_explicit(&net.begun, memory_order_relaxed) < depth) {
         psti_get *get = net.waiting.first;
         list_remove(&net.waiting, get);
@@ -739,9 +764,8 @@ void psti_net_cancel(psti_get *get)
 
 int psti_net_depth(int connections)
 {
-    if (connections <= 0)
-        return atomic_load(&net.depth);
-    return atomic_exchange(&net.depth, connections > DEPTH_MAX ? DEPTH_MAX : connections);
+    const int most = connections > DEPTH_MAX ? DEPTH_MAX : connections;
+    return most < 0 ? atomic_load(&net.depth) : atomic_exchange(&net.depth, most);
 }
 
 void psti_net_stats_get(psti_net_stats *out)

@@ -142,8 +142,8 @@ typedef struct psti_net_watch {
 } psti_net_watch;
 psti_net_watch psti_net_watch_set(psti_net_watch watch);
 
-/* Most requests in flight in this process (1..1024; default 64). Returns the number before; 0 only
- * asks. */
+/* Most requests in flight in this process (1..1024; 0 = 64, and where answers take long as many as
+ * that needs, up to 512; 0). Returns the number before; a negative one only asks. */
 int psti_net_depth(int connections);
 
 struct psti_object {

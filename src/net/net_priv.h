@@ -272,6 +272,7 @@ typedef struct psti_transfer {
     uint64_t from;                         /* offset of the first byte it asked for */
     uint64_t speed_ns, speed_bytes, bytes; /* bytes of body so far, and some time ago */
     uint64_t head_bytes;
+    uint64_t added_ns; /* when it was sent */
     uint32_t creds_version;
     bool head_only, fresh, lost, body_begun;
     answer answer;
@@ -319,9 +320,10 @@ int loop_add(psti_transfer *t);     /* to the multi handle */
 void loop_drop(psti_transfer *t);   /* from it, and into the pool; at once or a little later */
 void loop_keep(psti_transfer *t);   /* into the pool, was not added */
 psti_transfer *loop_transfer(void); /* from the pool; NULL = no memory */
-void loop_forget(psti_get *get, int status);             /* it is done, and done is called */
-void loop_place(psti_get *get, bool takes);              /* whether it counts against the depth */
-void loop_due(uint64_t at_ns);                           /* something is due then */
+void loop_forget(psti_get *get, int status); /* it is done, and done is called */
+void loop_place(psti_get *get, bool takes);  /* whether it counts against the depth */
+void loop_answered(uint64_t after_ns); /* the first bytes of an answer came so long after asking */
+void loop_due(uint64_t at_ns);         /* something is due then */
 void loop_release(psti_bucket *bucket, uint64_t now_ns); /* an outage is over */
 uint64_t loop_random(void);
 uint64_t loop_now(void); /* when the thread last woke */

@@ -114,6 +114,8 @@ bool request_take(psti_transfer *t, const uint8_t *bytes, size_t count)
 {
     psti_get *get = t->get;
     struct psti_request *r = &get->request;
+    if (!t->body_begun)
+        loop_answered(loop_now() - t->added_ns);
     t->body_begun = true;
     adopt(t);
     const uint64_t at = get->offset + r->received;

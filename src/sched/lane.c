@@ -436,10 +436,10 @@ static task *take_ending_locked(psti_feed *feed)
 }
 
 /* Slow samples go first as long as enough is ready, and when one has been overtaken long enough. */
-static bool slow_first_locked(psti_feed *feed)
+static bool slow_first_locked(psti_feed *feed, const task *t)
 {
     const bool enough = has_enough_locked(feed);
-    if (is_tail_locked(feed->lanes.parked->run))
+    if (is_tail_locked(t->run))
         return true;
     if (feed->lanes.running >= slow_workers_locked(feed))
         return aged_locked(feed, 0.9);
@@ -448,9 +448,9 @@ static bool slow_first_locked(psti_feed *feed)
 
 /* Nothing else is left to do. While as much as may be is ready, the slow lane keeps to its workers:
  * the others will be needed. */
-static bool slow_last_locked(const psti_feed *feed)
+static bool slow_last_locked(const psti_feed *feed, const task *t)
 {
-    return lane_outstanding(feed, feed->lanes.parked->run) < block_samples_max_locked(feed) ||
+    return lane_outstanding(feed, t->run) < block_samples_max_locked(feed) ||
            feed->lanes.running < slow_workers_locked(feed) || aged_locked(feed, 0.75);
 }
 
@@ -466,15 +466,27 @@ static bool is_missed_locked(const run *r)
     return is_tail_locked(r) || (r == r->feed->runs && r->feed->wanted && !r->ready);
 }
 
+/* The oldest; but what the consumer misses goes before it, however late it began: what makes up for
+ * a bad sample at the end of an epoch begins behind the next epoch's. */
+static task **next_parked_locked(lanes *l)
+{
+    for (task **at = &l->parked; *at; at = &(*at)->next)
+        if (is_missed_locked((*at)->run))
+            return at;
+    return &l->parked;
+}
+
 task *lane_take_locked(psti_feed *feed, lane_turn turn)
 {
     lanes *l = &feed->lanes;
     if (turn == LANE_ENDS)
         return take_ending_locked(feed);
-    if (!l->parked || (held_enough_locked(feed) && !is_missed_locked(l->parked->run)) ||
-        !(turn == LANE_FIRST ? slow_first_locked(feed) : slow_last_locked(feed)))
+    task **at = next_parked_locked(l);
+    const task *t = *at;
+    if (!t || (held_enough_locked(feed) && !is_missed_locked(t->run)) ||
+        !(turn == LANE_FIRST ? slow_first_locked(feed, t) : slow_last_locked(feed, t)))
         return NULL;
-    return unqueue_locked(&l->parked, &l->parked_count);
+    return unqueue_locked(at, &l->parked_count);
 }
 
 /* Its slow samples are nobody's: what may be ready is counted without them. */

@@ -122,31 +122,46 @@ static bool answer_slowly(request *r)
     return answer_right(r);
 }
 
-static void depth_bounds_what_is_in_flight(void)
+/* So many objects from a server 20 ms away; how many were asked for at once. */
+static int most_at_once(int gets)
 {
-    enum { GETS = 60 };
     server *s = server_open(answer_slowly, NULL);
     psti_bucket *b = bucket_on(s->port);
-    static psti_get get[GETS];
-    static wait_done wait[GETS];
-    uint8_t *room = malloc((size_t)GETS * OBJECT_SIZE);
-    const int before = psti_net_depth(10);
-    CHECK(before == 64 && psti_net_depth(0) == 10);
-    for (int i = 0; i < GETS; i++) {
+    psti_get *get = calloc((size_t)gets, sizeof *get);
+    wait_done *wait = calloc((size_t)gets, sizeof *wait);
+    uint8_t *room = malloc((size_t)gets * OBJECT_SIZE);
+    atomic_store(&open_most, 0);
+    for (int i = 0; i < gets; i++) {
         get[i] = whole(b, room + (size_t)i * OBJECT_SIZE, NULL);
         get[i].done = mark_done;
         get[i].user = &wait[i];
         psti_net_submit(&get[i]);
     }
-    for (int i = 0; i < GETS; i++) {
+    for (int i = 0; i < gets; i++) {
         wait_for(&wait[i]);
         CHECK(wait[i].status == 0 && memcmp(get[i].buf, object_bytes, OBJECT_SIZE) == 0);
     }
-    CHECKF(atomic_load(&open_most) == 10, "%d at once", atomic_load(&open_most));
-    psti_net_depth(before);
     free(room);
+    free(wait);
+    free(get);
     psti_bucket_unref(b);
     server_close(s);
+    return atomic_load(&open_most);
+}
+
+static void depth_bounds_what_is_in_flight(void)
+{
+    const int before = psti_net_depth(10);
+    CHECK(before == 0 && psti_net_depth(-1) == 10);
+    const int most = most_at_once(60);
+    CHECKF(most == 10, "%d at once", most);
+    psti_net_depth(before);
+}
+
+static void what_is_far_away_is_asked_for_more_at_once(void)
+{
+    const int most = most_at_once(600);
+    CHECKF(most > 64 && most <= 512, "%d at once", most);
 }
 
 static bool answer_never(request *r)
@@ -698,6 +713,7 @@ int main(void)
     RUN(a_sink_gets_every_byte_once_and_may_stop);
     RUN(heads_tell_size_and_etag);
     RUN(depth_bounds_what_is_in_flight);
+    RUN(what_is_far_away_is_asked_for_more_at_once);
     RUN(what_is_cancelled_ends_soon);
     RUN(cut_objects_are_gone_on_with);
     RUN(an_object_that_is_replaced_midway_is_never_mixed);
