@@ -5,7 +5,7 @@ being stopped, so that whatever else the machine does falls on both alike; what 
 ratio. Beside it, what the writer's thread takes of the traced run's CPU time, which is most of it and does not hang on the pairs: putting an
 event takes some nanoseconds. Photos that are decoded each time, and the same photos out of the cache, where a sample is shortest.
 
-    bench/trace.py PENSTOCK DATA [--rounds 20] [--seconds 0.5] [--out FILE.json]
+    bench/trace.py PENSTOCK DATA [--rounds 20] [--seconds 0.5] [--workers 2] [--out FILE.json]
 """
 import argparse
 import json
@@ -28,7 +28,7 @@ class Run:
 
     def __init__(self, args, extra, place):
         self.place, self.costs = place, []
-        self.child = subprocess.Popen([args.binary, "feed", args.data, "--pipeline", PIPELINE, "--batch", "64", "--workers", "2", "--epochs",
+        self.child = subprocess.Popen([args.binary, "feed", args.data, "--pipeline", PIPELINE, "--batch", "64", "--workers", args.workers, "--epochs",
                                        "1000000", "--quiet", "--watch", str(place), *extra], stdout=subprocess.DEVNULL)
         while not (place / "control.sock").exists() or self.samples() < WARM:
             assert self.child.poll() is None
@@ -97,10 +97,11 @@ def main():
     parser.add_argument("data")
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--seconds", type=float, default=0.5)
+    parser.add_argument("--workers", default="2")
     parser.add_argument("--only", choices=list(CASES))
     parser.add_argument("--out")
     args = parser.parse_args()
-    found = {"cores": os.cpu_count(), "rounds": args.rounds, "seconds": args.seconds, "pipeline": PIPELINE}
+    found = {"cores": os.cpu_count(), "rounds": args.rounds, "seconds": args.seconds, "workers": int(args.workers), "pipeline": PIPELINE}
     for name in [args.only] if args.only else CASES:
         found[name] = one = measure(args, name)
         print("%-18s %+.2f %% CPU per sample (quartiles %+.2f to %+.2f), limit %.0f %%; the writer's share %.2f %%; %.0f us plain, %d bytes of trace per sample, %d events lost" %

@@ -1,11 +1,13 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""What looking at an engine costs: CPU seconds of the daemon per sample, not looked at, with /metrics scraped every second, and
-with ten streams open. Three daemons, each with a job of its own, take turns, the others being stopped, so that whatever else the
-machine does falls on all of them alike; what counts is the median over the rounds of each round's ratio. Beside it stands what
-the threads that only look had of the daemon's CPU time, which is exact. Without DATA some pictures are made up.
+"""What looking at an engine costs: CPU seconds of the daemon per sample, not looked at, with /metrics scraped every second, with
+ten streams open and, when asked, with the page open in ten browsers (which take cores of their own: it is for machines that have
+some). The daemons, each with a job of its own, take turns, the others being stopped, so that whatever else the machine does falls on
+all of them alike; what counts is the median over the rounds of each round's ratio. Beside it stands what the threads that only look
+had of the daemon's CPU time, which is exact. --before takes another build of the command, which is not looked at: what counting costs
+by itself. Without DATA some pictures are made up.
 
-    bench/watch.py PENSTOCK [DATA] [--rounds 9] [--seconds 1.5] [--out FILE.json]
+    bench/watch.py PENSTOCK [DATA] [--rounds 9] [--seconds 1.5] [--workers 2] [--cache 0] [--before PENSTOCK] [--browsers] [--out FILE.json]
 """
 import argparse
 import http.client
@@ -23,25 +25,28 @@ from pathlib import Path
 
 PIPELINE = "decode | random_resized_crop(224) | hflip"
 STREAMS, LIMIT = 10, 0.01
+BROWSERS = Path(__file__).parent.parent / "tests" / "web" / "browsers.mjs"
 
 
 class Pair:
     """A daemon and its job."""
 
-    def __init__(self, binary, data, place, streams=0, scraped=False):
-        self.dir, self.scraped, self.costs, self.looking, self.heard = place, scraped, [], [], 0
-        self.serve = subprocess.Popen([binary, "serve", "--socket", str(place), "--workers", "2", "--cache", "0", "--http", "0"]
-                                      if streams or scraped else
-                                      [binary, "serve", "--socket", str(place), "--workers", "2", "--cache", "0"],
-                                      stdout=subprocess.PIPE, text=True)
+    def __init__(self, args, place, binary=None, streams=0, scraped=False, browsers=0):
+        self.dir, self.scraped, self.costs, self.looking, self.heard, self.pages = place, scraped, [], [], 0, None
+        binary, watched = binary or args.binary, streams or scraped or browsers
+        self.serve = subprocess.Popen([binary, "serve", "--socket", str(place), "--workers", args.workers, "--cache", args.cache,
+                                       *(["--http", "0"] if watched else [])], stdout=subprocess.PIPE, text=True)
         assert self.serve.stdout.readline().startswith("serving")
-        self.port = 0
-        if streams or scraped:
+        if watched:
             self.port = int(re.search(r"port (\d+)", self.serve.stdout.readline()).group(1))
-        self.feed = subprocess.Popen([binary, "feed", str(data), "--pipeline", PIPELINE, "--batch", "32", "--epochs", "100000",
+        self.feed = subprocess.Popen([binary, "feed", str(args.data), "--pipeline", PIPELINE, "--batch", "32", "--epochs", "100000",
                                       "--engine", f"unix:{place}", "--quiet"], stdout=subprocess.DEVNULL)
         for _ in range(streams):
             threading.Thread(target=self.listen, daemon=True).start()
+        if browsers:
+            self.pages = subprocess.Popen(["node", str(BROWSERS), f"http://127.0.0.1:{self.port}/", str(browsers)], stdin=subprocess.PIPE,
+                                          stdout=subprocess.PIPE, text=True, env={**os.environ, "PENSTOCK_PAGE": "built in"})
+            assert self.pages.stdout.readline() == "open\n"
         self.signal(signal.SIGSTOP)
 
     def listen(self):
@@ -96,6 +101,8 @@ class Pair:
 
     def end(self):
         self.signal(signal.SIGCONT)
+        if self.pages:
+            self.pages.communicate("")
         self.feed.kill()
         self.serve.terminate()
         for child in (self.feed, self.serve):
@@ -108,11 +115,16 @@ def measure(args):
             args.data = Path(top, "photos")
             subprocess.run([args.binary, "synth", "images", str(args.data), "--count", "64"], check=True,
                            stdout=subprocess.DEVNULL)
-        pairs = {"none": Pair(args.binary, args.data, Path(top, "a")), "metrics": Pair(args.binary, args.data, Path(top, "b"), scraped=True),
-                 "streams": Pair(args.binary, args.data, Path(top, "c"), streams=STREAMS)}
+        kinds = {"none": {}, "metrics": {"scraped": True}, "streams": {"streams": STREAMS}}
+        if args.before:
+            kinds["before"] = {"binary": args.before}
+        if args.browsers:
+            kinds["browsers"] = {"browsers": STREAMS}
+        pairs = {}
         try:
-            for pair in pairs.values():
-                pair.turn(0.5)
+            for name, kind in kinds.items():
+                pairs[name] = Pair(args, Path(top, name), **kind)
+                pairs[name].turn(args.warm)
             for index in range(args.rounds):
                 names = list(pairs) if index % 2 else list(reversed(pairs))
                 for name in names:
@@ -128,7 +140,7 @@ def measure(args):
 
 def summary(costs, looking):
     out = {"cpu_ms_per_sample": {name: round(1e3 * statistics.median(each), 4) for name, each in costs.items()}}
-    for name in ("metrics", "streams"):
+    for name in (name for name in costs if name != "none"):
         ratios = sorted(one / base - 1 for one, base in zip(costs[name], costs["none"]))
         out[name] = {"extra": round(statistics.median(ratios), 5), "quartiles": [round(q, 5) for q in statistics.quantiles(ratios, n=4)],
                      "threads_that_look": round(statistics.median(looking[name]), 5), "limit": LIMIT}
@@ -141,11 +153,17 @@ def main():
     parser.add_argument("data", nargs="?")
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--seconds", type=float, default=1.5)
+    parser.add_argument("--warm", type=float, default=0.5, help="seconds before the first round")
+    parser.add_argument("--workers", default="2")
+    parser.add_argument("--cache", default="0")
+    parser.add_argument("--before", help="another build, not looked at")
+    parser.add_argument("--browsers", action="store_true", help="PENSTOCK_WEB names the folder of the tests' packages (tools/web.sh)")
     parser.add_argument("--out")
     args = parser.parse_args()
-    found = {"cores": os.cpu_count(), "rounds": args.rounds, "seconds": args.seconds, "stream_clients": STREAMS, "pipeline": PIPELINE,
-             **summary(*measure(args))}
-    for name in ("metrics", "streams"):
+    costs, looking = measure(args)
+    found = {"cores": os.cpu_count(), "rounds": args.rounds, "seconds": args.seconds, "workers": int(args.workers), "cache": args.cache,
+             "stream_clients": STREAMS, "pipeline": PIPELINE, **summary(costs, looking)}
+    for name in (name for name in costs if name != "none"):
         one = found[name]
         print("%-8s %+.2f %% CPU per sample (quartiles %+.2f to %+.2f), threads that look %.2f %%, limit %.0f %%" %
               (name, 100 * one["extra"], 100 * one["quartiles"][0], 100 * one["quartiles"][2], 100 * one["threads_that_look"], 100 * LIMIT))

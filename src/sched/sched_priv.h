@@ -563,7 +563,6 @@ struct worker {
     pthread_t thread;
     bool started;
     atomic_int tid;        /* counter-like: the thread's number, 0 = it has not begun */
-    const psti_feed *feed; /* that it works for; to compare with, it may be gone */
     psti_kit kit;
     psti_work *work;
     /* Bytes beyond keep that it goes on holding, out of pool->extra; what its samples needed of
@@ -660,6 +659,9 @@ struct psti_pool {
     psti_reader *reader;
     worker *workers;
     int worker_count;
+    /* The feed that each worker works for, to compare with, it may be gone. Side by side: they are
+     * counted while the lock is held, and a worker's own lines are elsewhere. */
+    const psti_feed **serves;
     /* For those who look on: reads of local files, jobs that ended, the last bad samples. */
     psti_view_traffic traffic[PSTI_VIEW_SOURCES];
     psti_view_ended *ended;

@@ -98,9 +98,10 @@ def test_a_file_that_changes_is_read_and_searched_anew(tmp_path):
     with penstock.Loader(root, PIPELINE.replace("balanced_crop(", "balanced_crop(foreground=1, size="), 2, cache=0) as loader:
         for _ in range(2):
             list(loader)
-        for i in range(COUNT):
-            numpy.save(root / f"{i}_x.npy", volume(i)[0] + 1e6)
-            numpy.save(root / f"{i}_y.npy", corner)
+        for i in range(COUNT):  # each at once: it may be being read
+            for name, array in ((f"{i}_x.npy", volume(i)[0] + 1e6), (f"{i}_y.npy", corner)):
+                numpy.save(tmp_path / "new.npy", array)
+                os.replace(tmp_path / "new.npy", root / name)
         for _ in range(6):  # what was prepared ahead may still be the old one
             list(loader)
         for image, mask in loader:

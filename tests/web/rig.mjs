@@ -121,10 +121,19 @@ export async function standin(scene, port = 0, busy = 0) {
 
 let running = null;
 
-// A page in a profile of its own. page.noted: what it asked for outside its origin, and what it complained about.
-export async function visit(url, {width = 1280, height = 900, colorScheme = "light", scale = 1} = {}) {
-  running ??= await chromium.launch({executablePath: browser, args: process.getuid() === 0 ? ["--no-sandbox"] : []});
-  const context = await running.newContext({
+export function launch() {
+  return chromium.launch({executablePath: browser, args: process.getuid() === 0 ? ["--no-sandbox"] : []});
+}
+
+// A page in a profile of its own.
+export async function visit(url, options = {}) {
+  running ??= await launch();
+  return look(running, url, options);
+}
+
+// The same in a given browser. page.noted: what it asked for outside its origin, and what it complained about.
+export async function look(where, url, {width = 1280, height = 900, colorScheme = "light", scale = 1} = {}) {
+  const context = await where.newContext({
     viewport: {width, height},
     colorScheme,
     deviceScaleFactor: scale,
