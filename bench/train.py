@@ -29,7 +29,9 @@ sys.dont_write_bytecode = True
 import common
 from torch_loader import MEAN, STD, Endless, read_tensor
 
-ROWS = ("synthetic", "penstock", "cache", "torch-pil", "torch-io", "torch-u8", "alone")
+ROWS = {"synthetic": "synthetic input", "penstock": "Penstock", "cache": "Penstock, decoded cache, from the second epoch",
+        "torch-pil": "PyTorch DataLoader, Pillow", "torch-io": "PyTorch DataLoader, torchvision.io",
+        "torch-u8": "PyTorch DataLoader, bytes over the bus, normalize on the GPU", "alone": "Penstock, from the cache, no model"}
 
 
 class Trainer:
@@ -181,19 +183,20 @@ def summary(args, rounds, first, epoch):
     rows = {}
     for name in args.rows:
         turns = [r[name] for r in rounds]
-        rows[name] = {key: spread([turn[key] for turn in turns]) for key in ("rate", "busy", "cpu_per_1000")}
+        rows[name] = {"what": ROWS[name], **{key: spread([turn[key] for turn in turns]) for key in ("rate", "busy", "cpu_per_1000")}}
         rows[name]["of_synthetic"] = spread([r[name]["rate"] / r["synthetic"]["rate"] for r in rounds])
         rows[name]["first_batch_s"] = first.get(name)
+    alone = rows.pop("alone", None)  # nothing is trained there
     return {"model": args.model, "batch": args.batch, "rounds": len(rounds), "seconds": args.seconds,
             "gpu": torch.cuda.get_device_name(), "cores": os.cpu_count(), "torch": torch.__version__,
-            "cache_first_epoch_rate": epoch, "rows": rows}
+            "cache_first_epoch_rate": epoch, "rows": rows, "alone": alone}
 
 
 def print_table(result):
     print(f"{result['model']}, batch {result['batch']}, bf16, channels_last; {result['gpu']}, {result['cores']} cores, "
           f"torch {result['torch']}; median of {result['rounds']} rounds (low-high)")
     print(f"{'':<11} {'img/s':>22} {'of synthetic':>18} {'GPU busy':>9} {'CPU s/1000':>10} {'first batch':>11}")
-    for name, row in result["rows"].items():
+    for name, row in {**result["rows"], **({"alone": result["alone"]} if result["alone"] else {})}.items():
         rate, ratio, first = row["rate"], row["of_synthetic"], row["first_batch_s"]
         print(f"{name:<11} {rate['median']:>8.0f} ({rate['low']:.0f}-{rate['high']:.0f})".ljust(34)
               + f" {ratio['median']:.3f} ({ratio['low']:.2f}-{ratio['high']:.2f})".rjust(19)

@@ -11,8 +11,8 @@
 #include "plot.h"
 #include "runs.h"
 
-typedef enum plot_kind { THROUGHPUT, STALL, CPU, STAGES, FORMS, WAITS, PLOT_KINDS } plot_kind;
-static const char *const plot_words[] = {"none",   "throughput", "stall", "cpu",
+typedef enum plot_kind { THROUGHPUT, BUSY, STALL, CPU, STAGES, FORMS, WAITS, PLOT_KINDS } plot_kind;
+static const char *const plot_words[] = {"none",   "throughput", "gpu",   "stall", "cpu",
                                          "stages", "hits",       "waits", NULL};
 
 typedef struct report_values {
@@ -121,6 +121,11 @@ static void make_plot(plot *p, plot_kind kind, const runs *all)
          .about = "Throughput of each run; a line spans the lowest and the highest round.",
          .unit = "",
          .digits = 1},
+        {.id = "gpu",
+         .title = "time that the GPU was busy",
+         .about = "Share of the time in which the GPU worked; a line spans the rounds.",
+         .unit = " %",
+         .digits = 1},
         {.id = "stall",
          .title = "time that the consumer waited",
          .about = "Share of the time in which the consumer waited for a batch.",
@@ -151,6 +156,9 @@ static void make_plot(plot *p, plot_kind kind, const runs *all)
     switch (kind) {
     case THROUGHPUT:
         plot_spread(p, all, offsetof(run, rate), 1);
+        break;
+    case BUSY:
+        plot_spread(p, all, offsetof(run, busy), 100);
         break;
     case STALL:
         plot_stall(p, all);
@@ -289,19 +297,57 @@ static void markdown_figure(FILE *out, const figure *f, double by, int digits)
         fprintf(out, " (%.*f–%.*f)", digits, by * f->low, digits, by * f->high);
 }
 
+typedef struct column {
+    const char *title;
+    size_t at; /* in a run */
+    double by;
+    int digits;
+} column;
+
+static const figure *figure_at(const run *r, const column *c)
+{
+    return (const figure *)((const char *)r + c->at);
+}
+
+static bool is_known(const runs *all, const column *c)
+{
+    for (int i = 0; i < all->count; i++)
+        if (!isnan(figure_at(&all->at[i], c)->value))
+            return true;
+    return false;
+}
+
 static void write_table(FILE *out, const runs *all)
 {
-    fputs("| run | samples/s | CPU ms per sample |\n|---|---|---|\n", out);
-    for (int i = 0; i < all->count; i++) {
-        const run *r = &all->at[i];
-        fputs("| ", out);
-        markdown_text(out, r->name);
-        fputs(" | ", out);
-        markdown_figure(out, &r->rate, 1, 0);
-        fputs(" | ", out);
-        markdown_figure(out, &r->cpu_s, 1e3, 2);
-        fputs(" |\n", out);
+    static const column columns[] = {{"samples/s", offsetof(run, rate), 1, 0},
+                                     {"of synthetic", offsetof(run, of_synthetic), 1, 2},
+                                     {"GPU busy, %", offsetof(run, busy), 100, 0},
+                                     {"CPU ms per sample", offsetof(run, cpu_s), 1e3, 2}};
+    enum { COLUMNS = sizeof columns / sizeof *columns };
+    bool shown[COLUMNS];
+    fputs("| run |", out);
+    for (int k = 0; k < COLUMNS; k++) {
+        shown[k] = is_known(all, &columns[k]);
+        if (shown[k])
+            fprintf(out, " %s |", columns[k].title);
     }
+    fputs("\n|---|", out);
+    for (int k = 0; k < COLUMNS; k++)
+        fputs(shown[k] ? "---|" : "", out);
+    for (int i = 0; i < all->count; i++) {
+        fputs("\n| ", out);
+        markdown_text(out, all->at[i].name);
+        fputs(" |", out);
+        for (int k = 0; k < COLUMNS; k++) {
+            if (!shown[k])
+                continue;
+            fputc(' ', out);
+            markdown_figure(out, figure_at(&all->at[i], &columns[k]), columns[k].by,
+                            columns[k].digits);
+            fputs(" |", out);
+        }
+    }
+    fputc('\n', out);
 }
 
 /* ---- the command ---------------------------------------------------------------------------- */
@@ -354,7 +400,7 @@ static int run_report(const void *values)
 #define AT(field) offsetof(report_values, field)
 static const arg_operand operands[] = {
     {"RUN.json", AT(files), false,
-     "what feed --json, bench --json, bench/run.py or bench/peers.py wrote", true},
+     "what feed --json, bench --json, bench/run.py, peers.py or train.py wrote", true},
     {NULL, 0, false, NULL, false},
 };
 
@@ -362,8 +408,8 @@ static const arg_option options[] = {
     OPT_NEEDED("out", "FILE", AT(out), "the page; also -o FILE"),
     OPT_TEXT("title", "TEXT", AT(title), "Penstock runs", "what stands above it"),
     OPT_WORD("svg", "PLOT", AT(svg), plot_words, "none",
-             "only one plot, as SVG: throughput, stall, cpu, stages, hits or waits"),
-    OPT_FLAG("table", AT(table), "only the table of rates and CPU time, as Markdown"),
+             "only one plot, as SVG: throughput, gpu, stall, cpu, stages, hits or waits"),
+    OPT_FLAG("table", AT(table), "only the table of rates, GPU and CPU time, as Markdown"),
     OPT_END,
 };
 #undef AT

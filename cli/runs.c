@@ -61,6 +61,8 @@ static run *add_run(runs *all, const char *path, const char *name)
                .path = cli_strdup(path),
                .rate = one(NAN),
                .cpu_s = one(NAN),
+               .busy = one(NAN),
+               .of_synthetic = one(NAN),
                .stall = NAN,
                .wait_p50_s = NAN,
                .wait_p99_s = NAN,
@@ -168,7 +170,7 @@ static bool read_bench(runs *all, const char *path, const json_t *root)
     return true;
 }
 
-/* bench/run.py ("table") and bench/peers.py ("rows"). */
+/* bench/run.py ("table"), bench/peers.py and bench/train.py ("rows"). */
 static bool read_table(runs *all, const char *path, const json_t *root)
 {
     const bool peers = json_object_get(root, "table") == NULL;
@@ -183,6 +185,8 @@ static bool read_table(runs *all, const char *path, const json_t *root)
             return false;
         r->rate = peers ? spread_of(row, "rate", 1) : spread_of(row, "samples_per_s", 1);
         r->cpu_s = spread_of(row, peers ? "cpu_per_1000" : "cpu_ms_per_sample", 1e-3);
+        r->busy = spread_of(row, "busy", 1);
+        r->of_synthetic = spread_of(row, "of_synthetic", 1);
         r->batch = number_of(root, "batch");
         r->pipeline = text_of(root, "pipeline");
     }

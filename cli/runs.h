@@ -18,10 +18,11 @@ typedef struct run_stage {
 } run_stage;
 
 typedef struct run {
-    char *name;               /* of the run, owned, as all texts */
-    char *file, *path;        /* where it is from: its name alone, and as given */
-    char *pipeline, *verdict; /* NULL = not known */
-    figure rate, cpu_s;       /* samples a second; CPU seconds per sample */
+    char *name;                /* of the run, owned, as all texts */
+    char *file, *path;         /* where it is from: its name alone, and as given */
+    char *pipeline, *verdict;  /* NULL = not known */
+    figure rate, cpu_s;        /* samples a second; CPU seconds per sample */
+    figure busy, of_synthetic; /* of training: the GPU's time; the rate beside made-up input */
     double stall, wait_p50_s, wait_p99_s;
     double samples, workers, batch;
     double from[RUN_FORMS]; /* shares of samples by what they began from, see run_forms; or NaN */

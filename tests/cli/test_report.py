@@ -130,11 +130,22 @@ def test_real_runs(penstock, feed, photos, tmp_path):
 
 
 def test_the_readme_shows_what_was_measured(penstock, tmp_path):
-    runs = [ROOT / "bench" / "results" / f"run-{cores}cores.json" for cores in (2, 16)]
-    penstock("report", runs[0], "--svg", "throughput", "-o", tmp_path / "picture")
+    run = ROOT / "bench" / "results" / "train-resnet18-h200.json"
+    penstock("report", run, "--svg", "throughput", "-o", tmp_path / "picture")
     assert (tmp_path / "picture").read_text() == (ROOT / "docs" / "throughput.svg").read_text()
-    penstock("report", runs[0], "--table", "-o", tmp_path / "table")
+    penstock("report", run, "--table", "-o", tmp_path / "table")
     assert (tmp_path / "table").read_text() in (ROOT / "README.md").read_text()
+
+
+def test_training_has_the_gpu_beside_it(report, tmp_path):
+    spread = {"median": 0.5, "low": 0.25, "high": 0.75}
+    rows = {"rows": {"a": {"what": "fed", "rate": {"median": 100, "low": 90, "high": 110}, "busy": spread, "of_synthetic": spread}, "b": {"rate": {"median": 7}}}}
+    assert report("--table", t=rows).code == 0
+    lines = (tmp_path / "out").read_text().splitlines()
+    assert lines[0] == "| run | samples/s | of synthetic | GPU busy, % |"
+    assert lines[2:] == ["| fed | 100 (90–110) | 0.50 (0.25–0.75) | 50 (25–75) |", "| b | 7 | – | – |"]
+    assert report(t=rows).code == 0
+    assert tables(page_of(tmp_path / "out"))["time that the GPU was busy"] == {"fed": ["50.0", "25.0", "75.0"]}
 
 
 def test_runs_of_one_name_are_told_apart(report, tmp_path):
