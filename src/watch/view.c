@@ -100,7 +100,7 @@ void psti_view_name(const char *path, char name[PSTI_VIEW_NAME])
     /* Totals are kept by it: what would be shown alike must be alike. */
     for (size_t at = 0, one; at < len; at += one ? one : 1) {
         one = psti_utf8_length(name + at, len - at);
-        if (one == 0 || (unsigned char)name[at] < 0x20 || name[at] == 0x7f)
-            name[at] = '?';
+        if (one == 0 || psti_utf8_hidden(name + at, one))
+            memset(name + at, '?', one ? one : 1);
     }
 }
