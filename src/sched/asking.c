@@ -339,7 +339,7 @@ static void ask_done(psti_remote_op *op, int status)
     count_buffers_locked(pool);
     pool->asking--;
     t->feed->asks_now--;
-    waits_moved_locked(pool);
+    waits_moved_locked(pool, 0);
     pthread_mutex_unlock(&pool->lock);
     tiers_answered(t);
 }
@@ -375,7 +375,7 @@ void ask_send_locked(task *t)
     charge_locked(pool, a->charged);
     pool->asking++;
     t->feed->asks_now++;
-    waits_moved_locked(pool);
+    waits_moved_locked(pool, t->submitted_ns);
     a->next = read + 1;
     ask_for(a, t->borrows ? TIER_SHARED : form ? TIER_FORM : t->read_field[read]);
 }

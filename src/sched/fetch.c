@@ -68,7 +68,7 @@ static void fetch_done(psti_fetch *fetch, int status)
     atomic_store(&t->read_status, status);
     atomic_fetch_sub_explicit(&feed->fetches_now, 1, memory_order_relaxed);
     task_runnable_locked(t);
-    waits_moved_locked(feed->pool);
+    waits_moved_locked(feed->pool, 0);
     pthread_mutex_unlock(&feed->pool->lock);
 }
 

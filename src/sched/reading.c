@@ -32,7 +32,7 @@ static void read_ended_locked(task *t)
     reading_ends_locked(t->feed->pool, bytes_of(t));
     t->feed->reads_now--;
     task_runnable_locked(t);
-    waits_moved_locked(t->feed->pool);
+    waits_moved_locked(t->feed->pool, 0);
 }
 
 /* From an I/O thread, or from dispatch when there is nothing to read. */
@@ -226,9 +226,9 @@ static void came_before(task *t, int read, int status)
 static void submit_locked(task *t, psti_read *reads, int count)
 {
     reading_begins_locked(t->feed->pool);
-    t->feed->reads_now++;
-    waits_moved_locked(t->feed->pool);
     t->submitted_ns = psti_now_ns();
+    t->feed->reads_now++;
+    waits_moved_locked(t->feed->pool, t->submitted_ns);
     atomic_store(&t->read_status, 0);
     atomic_store(&t->reads_left, count + 1);
     if (t->read_error)

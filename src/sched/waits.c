@@ -31,7 +31,7 @@ static void look_locked(psti_feed *feed, uint64_t now)
     w->since_ns = now;
     w->own = 0;
     for (int i = 0; i < pool->worker_count; i++)
-        w->own += pool->workers[i].feed == feed;
+        w->own += pool->works_for[i] == feed;
     const int without = (int)(pool->tickets_given - pool->tickets_served);
     w->without = without < w->own ? without : w->own;
     w->busy = pool->tuner.busy;
@@ -81,11 +81,12 @@ void waits_first_locked(psti_feed *feed)
     memset(feed->waits_for.spent_s, 0, sizeof feed->waits_for.spent_s);
 }
 
-void waits_moved_locked(psti_pool *pool)
+void waits_moved_locked(psti_pool *pool, uint64_t now)
 {
     if (!pool->waiting)
         return;
-    const uint64_t now = psti_now_ns();
+    if (!now)
+        now = psti_now_ns();
     for (psti_feed *feed = pool->feeds; feed; feed = feed->next)
         if (feed->waits_for.on)
             settle_locked(feed, now);

@@ -326,7 +326,7 @@ static void put_datasets(psti_writ *out, const psti_view *v, psti_view_ended *se
     if (count)
         memcpy(sets, v->ended, (size_t)count * sizeof *sets);
     for (int i = v->job_count - 1; i >= 0; i--)
-        psti_view_end(sets, &count, v->jobs[i].name, &v->jobs[i].sums);
+        psti_view_end(&sets[psti_view_place(sets, &count, v->jobs[i].name)], &v->jobs[i].sums);
     for (int i = 0; i < count; i++)
         room[i] = (owner){{1, {{"dataset", sets[i].name}}}, &sets[i].sums};
     put_owners(out, "dataset", room, count);

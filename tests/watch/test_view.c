@@ -66,7 +66,8 @@ static void totals_lose_nothing_when_names_run_out(void)
     for (int round = 0; round < 2; round++)
         for (int i = 0; i < 300; i++) {
             snprintf(name, sizeof name, "set%d", i);
-            psti_view_end(view->ended, &view->ended_count, name, &one);
+            const int at = psti_view_place(view->ended, &view->ended_count, name);
+            psti_view_end(&view->ended[at], &one);
         }
     CHECK(view->ended_count == PSTI_VIEW_DATASETS + 1);
     for (int i = 0; i < view->ended_count; i++)
