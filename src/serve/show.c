@@ -7,6 +7,13 @@
 
 #include "watch/metrics.h"
 
+void show_no_signals(sigset_t *old)
+{
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, old);
+}
+
 void show_init(show *s, looker *l, int streams)
 {
     memset(s, 0, sizeof *s);

@@ -6,6 +6,7 @@
 
 #include <microhttpd.h>
 #include <pthread.h>
+#include <signal.h>
 
 #include "serve/looker.h"
 
@@ -22,6 +23,9 @@ typedef struct show {
     bool ending;
 } show;
 
+/* Before an HTTP daemon is started, whose thread has what the caller has: signals are for threads
+ * of the program. old: to be set again afterwards. */
+void show_no_signals(sigset_t *old);
 void show_init(show *s, looker *l, int streams);
 /* Before its HTTP daemon is stopped: no stream waits any more, none is opened. Then, after that. */
 void show_end(show *s);
