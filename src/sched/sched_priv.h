@@ -662,6 +662,10 @@ struct psti_pool {
     /* Whose samples the workers have in hand, to compare with: a feed may be gone. Not in the
      * workers, which write to theirs all the time. */
     const psti_feed **works_for;
+    /* Seconds that workers could have run and did not, as of some moment: what files of the system
+     * say. queued_ns is stored after queued_s; partner: all_queued_s. */
+    _Atomic double queued_s;
+    atomic_uint_fast64_t queued_ns;
     /* For those who look on: reads of local files, jobs that ended, the last bad samples. */
     psti_view_traffic traffic[PSTI_VIEW_SOURCES];
     psti_view_ended *ended;
