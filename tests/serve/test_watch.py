@@ -109,14 +109,19 @@ def test_bad_samples_are_shown_and_in_no_label(serve, client, binary, tmp_path):
 
 
 def test_names_are_escaped(serve, client, photos, tmp_path):
-    odd = tmp_path / 'we"ird\\na\nme <b> \u00fc'
+    odd = tmp_path / 'we"ird\\na\nme <b> \u00fc\x1b[1m\x9b31m\u202e\u2028\udcff'
     shutil.copytree(photos, odd)
     daemon = serve("--workers", 1, "--cache", 0)
     one = client("--engine", daemon.address, "--epochs", 1000, data=odd, pipeline=DELAYED)
     view = until(lambda: (v := look(daemon.dir)) and v["jobs"] and v)
-    assert view["jobs"][0]["dataset"] == str(odd)
-    name = odd.name.replace("\n", "?")
+    assert view["jobs"][0]["dataset"] == str(odd).replace("\udcff", "\ufffd")
+    name = 'we"ird\\na?me <b> \u00fc?[1m??31m???????'
     until(lambda: value(metrics(daemon.dir), "penstock_job_samples_total", dataset=name) > 0)
+    line = UnixConnection(daemon.dir / "control.sock")
+    shown = [fetch(daemon.dir, url)[2] for url in ("/metrics", "/v1/watch")] + [events(line, 1)[0]["data"].encode()]
+    for text in shown:  # nothing that a terminal would follow
+        assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u202e]", text.decode())
+    line.close()
     one.kill()
 
 
