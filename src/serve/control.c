@@ -336,6 +336,7 @@ int control_open(pst_server *s, struct control **out, pst_error *err)
     if (control->sock < 0)
         return control->sock;
     sigset_t old;
+    const ino_t inode = show_inode(control->sock);
     show_no_signals(&old);
     control->http = MHD_start_daemon(
         MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME, 0, NULL, NULL, answer, control,
@@ -344,9 +345,11 @@ int control_open(pst_server *s, struct control **out, pst_error *err)
         MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)MEMORY, MHD_OPTION_NOTIFY_CONNECTION, greet,
         control, MHD_OPTION_NOTIFY_COMPLETED, request_ended, control, MHD_OPTION_END);
     pthread_sigmask(SIG_SETMASK, &old, NULL);
-    if (!control->http)
-        return psti_fail(err, -EIO, "serve", WHERE_CONTROL, "the control socket does not start");
-    return 0;
+    if (control->http)
+        return 0;
+    show_not_started(control->sock, inode);
+    control->sock = -1;
+    return psti_fail(err, -EIO, "serve", WHERE_CONTROL, "the control socket does not start");
 }
 
 void control_close(struct control *control)

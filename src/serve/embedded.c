@@ -212,6 +212,7 @@ static int start(embedded *e, pst_engine *engine, pst_error *err)
         return e->sock;
     psti_fork_guard_add(&e->forks, &e->lock, in_child, e);
     sigset_t old;
+    const ino_t inode = show_inode(e->sock);
     show_no_signals(&old);
     e->http = MHD_start_daemon(
         MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME, 0, NULL, NULL, answer, e,
@@ -219,7 +220,13 @@ static int start(embedded *e, pst_engine *engine, pst_error *err)
         MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)TIMEOUT_S, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
         (size_t)MEMORY, MHD_OPTION_NOTIFY_CONNECTION, greet, e, MHD_OPTION_END);
     pthread_sigmask(SIG_SETMASK, &old, NULL);
-    return e->http ? 0 : psti_fail(err, -EIO, "watch", e->dir, "the control socket does not start");
+    if (e->http)
+        return 0;
+    pthread_mutex_lock(&e->lock);
+    show_not_started(e->sock, inode);
+    e->sock = -1;
+    pthread_mutex_unlock(&e->lock);
+    return psti_fail(err, -EIO, "watch", e->dir, "the control socket does not start");
 }
 
 static int embedded_open(pst_engine *engine, const char *text, void **out, pst_error *err)

@@ -335,9 +335,10 @@ int http_open(looker *l, http_rules *rules, struct http **out, pst_error *err)
     const int sock = listen_at(&h->rules, err);
     int rc = sock < 0 ? sock : 0;
     snprintf(h->cookie, sizeof h->cookie, "penstock_%u", h->rules.port);
+    const ino_t inode = rc == 0 ? show_inode(sock) : 0;
     h->mhd = rc == 0 ? start(h, sock) : NULL;
     if (rc == 0 && !h->mhd) {
-        close(sock);
+        show_not_started(sock, inode);
         rc = psti_fail(err, -EIO, "serve", NULL, "the HTTP side does not start");
     }
     if (rc < 0) {

@@ -56,8 +56,9 @@ void psti_writ_real(psti_writ *t, double value)
 {
     char digits[40];
     const double finite = isfinite(value) ? value : 0;
-    /* As few digits as say it; enough for a time to the millisecond. */
-    snprintf(digits, sizeof digits, fabs(finite) < 1e5 ? "%.6g" : "%.13g", finite);
+    const double size = fabs(finite);
+    /* As few digits as say it; enough for a time to the millisecond, also one that has grown. */
+    snprintf(digits, sizeof digits, size < 1e3 ? "%.6g" : size < 1e5 ? "%.9g" : "%.13g", finite);
     psti_writ_put(t, digits, with_point(digits));
 }
 

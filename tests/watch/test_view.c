@@ -159,6 +159,9 @@ static void check_reals(void)
 {
     check_real(0.25, "0.25");
     check_real(-1234.5, "-1234.5");
+    check_real(12345.6782, "12345.6782"); /* a day's wait, to less than a millisecond */
+    check_real(999.9999, "1000");         /* in step with what follows */
+    check_real(1000.0001, "1000.0001");
     check_real(1763300000.25, "1763300000.25");
     check_real(1e300, "1e+300");
     check_real(NAN, "0");
