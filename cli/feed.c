@@ -306,6 +306,7 @@ static int run_feed(const void *values)
             /* All is written. A worker in the middle of a large picture would hold us up; the
              * kernel takes it down. */
             fflush(stdout);
+            pst_engine_end_watch(f->engine);
             pst_engine_end_trace(f->engine);
             _exit(interrupt_exit_code());
         }

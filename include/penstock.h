@@ -233,6 +233,9 @@ PST_API void pst_engine_free(pst_engine *engine);
 /* Writes out what the trace has and ends it, for whoever leaves without freeing the engine. Blocks
  * until it is written; any thread; does nothing where there is none. */
 PST_API void pst_engine_end_trace(pst_engine *engine);
+/* The same of what shows the engine (pst_engine_options.watch): nobody looks any more, and what was
+ * made for it is removed. Not while the engine is freed. */
+PST_API void pst_engine_end_watch(pst_engine *engine);
 /* What the options would become on a machine; needs no engine. */
 PST_API int pst_settings_resolve(const pst_engine_options *opts, pst_settings *out, pst_error *err);
 PST_API void pst_engine_settings(const pst_engine *engine, pst_settings *out);

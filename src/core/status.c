@@ -3,6 +3,7 @@
 #include "core/status.h"
 
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -13,6 +14,21 @@ void psti_error_clear(pst_error *err)
     memset(err, 0, sizeof *err);
     err->id = -1;
     err->offset = -1;
+}
+
+/* Bytes of a character that steers a terminal instead of being shown: controls, also those beyond
+ * ASCII, ends of lines, marks of direction. 0 = it is none. */
+static size_t steering(const unsigned char *p)
+{
+    if (p[0] < 0x20 || p[0] == 0x7f)
+        return 1;
+    if ((p[0] == 0xc2 && p[1] >= 0x80 && p[1] <= 0x9f) || (p[0] == 0xd8 && p[1] == 0x9c))
+        return 2;
+    if (p[0] != 0xe2 || (p[1] != 0x80 && p[1] != 0x81))
+        return 0;
+    const bool turns = p[1] == 0x80 ? p[2] == 0x8e || p[2] == 0x8f || (p[2] >= 0xa8 && p[2] <= 0xae)
+                                    : p[2] >= 0xa6 && p[2] <= 0xa9;
+    return turns ? 3 : 0;
 }
 
 void psti_error_key(pst_error *err, const char *key)
@@ -30,9 +46,11 @@ void psti_error_key(pst_error *err, const char *key)
         memcpy(err->key + head + 3, key + len - tail, tail);
         err->key[cap] = 0;
     }
-    for (char *p = err->key; *p; p++)
-        if ((unsigned char)*p < 32 || *p == 127)
-            *p = '?';
+    for (char *p = err->key; *p;) {
+        const size_t bytes = steering((const unsigned char *)p);
+        memset(p, '?', bytes);
+        p += bytes ? bytes : 1;
+    }
 }
 
 static int fill(pst_error *err, int code, const char *stage, const char *key, int64_t offset,

@@ -218,7 +218,9 @@ static void label(const pst_job *job, const pst_job_options *o, psti_feed_spec *
     l->id = job->id;
     l->pid = h->pid ? h->pid : (uint32_t)getpid();
     l->uid = h->pid ? h->uid : (uint32_t)geteuid();
-    snprintf(l->dataset, sizeof l->dataset, "%s", where ? where : psti_dataset_kind(job->data));
+    where = where ? where : psti_dataset_kind(job->data);
+    snprintf(l->dataset, sizeof l->dataset, "%s", where);
+    psti_view_name(where, l->name);
     snprintf(l->pipeline, sizeof l->pipeline, "%s", o->pipeline);
     spec->hooks.path = NULL;
 }

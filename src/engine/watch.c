@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "engine/engine_priv.h"
 
@@ -35,6 +36,12 @@ int watch_open(pst_engine *engine, const pst_engine_options *opts, pst_error *er
     if (open_at(engine, usual, &why) < 0) /* who did not ask for it himself need not have it */
         psti_log(PSTI_LOG_WARN, "PENSTOCK_WATCH: %s", why.message);
     return 0;
+}
+
+void pst_engine_end_watch(pst_engine *engine)
+{
+    if (engine && engine->pid == getpid())
+        watch_close(engine);
 }
 
 void watch_close(pst_engine *engine)

@@ -196,6 +196,8 @@ int psti_feed_open(psti_pool *pool, const psti_feed_spec *spec, psti_feed **out,
     feed->next = pool->feeds;
     pool->feeds = feed;
     feed->started = rc == 0;
+    if (rc == 0)
+        look_begin_locked(feed);
     tiers_feeds_changed_locked(pool);
     pool_pump_locked(pool);
     pthread_mutex_unlock(&pool->lock);
@@ -395,6 +397,14 @@ static void tell_fresh(const psti_feed *feed, int kept)
                  kept, (double)feed->layout.bytes / 0x1p20);
 }
 
+static int wait_no_more(psti_feed *feed)
+{
+    pthread_mutex_lock(&feed->pool->lock);
+    waits_end_locked(feed);
+    pthread_mutex_unlock(&feed->pool->lock);
+    return -ECANCELED;
+}
+
 int psti_feed_next(psti_feed *feed, int64_t timeout_ns, pst_batch **out)
 {
     psti_pool *pool = feed->pool;
@@ -404,7 +414,7 @@ int psti_feed_next(psti_feed *feed, int64_t timeout_ns, pst_batch **out)
         /* Before looking at anything that a wake-up tells of, psti_feed_abort's flag included. */
         const unsigned seen = atomic_load(&feed->wake);
         if (atomic_load(&feed->aborted))
-            return -ECANCELED;
+            return wait_no_more(feed);
         pthread_mutex_lock(&pool->lock);
         const int rc = take_locked(feed, out);
         feed->wanted = rc == WAIT;

@@ -107,31 +107,32 @@ static void sum_locked(const psti_feed *feed, psti_view_sums *out)
     };
 }
 
-static void name_of(const psti_feed *feed, char name[PSTI_VIEW_NAME])
-{
-    psti_view_name(feed->spec.label.dataset, name);
-}
-
-void look_end_locked(psti_feed *feed)
+/* From the beginning on: were the place chosen at the end, totals could pass from the one for all
+ * the others to one of their own, and what only grows would shrink. */
+void look_begin_locked(psti_feed *feed)
 {
     psti_pool *pool = feed->pool;
-    char name[PSTI_VIEW_NAME];
-    psti_view_sums sums;
-    if (!feed->started)
-        return;
+    feed->total = -1;
     if (pool->ended_count == pool->ended_room && pool->ended_room <= PSTI_VIEW_DATASETS) {
         int room = pool->ended_room ? 2 * pool->ended_room : 8;
         room = room > PSTI_VIEW_DATASETS ? PSTI_VIEW_DATASETS + 1 : room;
         psti_view_ended *larger =
             psti_realloc(PSTI_MEM_SCHED, pool->ended, (size_t)room, sizeof *larger);
         if (!larger)
-            return; /* its totals are lost; there is no memory for anything */
+            return; /* its totals will be lost; there is no memory for anything */
         pool->ended = larger;
         pool->ended_room = room;
     }
-    name_of(feed, name);
+    feed->total = psti_view_place(pool->ended, &pool->ended_count, feed->spec.label.name);
+}
+
+void look_end_locked(psti_feed *feed)
+{
+    psti_view_sums sums;
+    if (!feed->started || feed->total < 0)
+        return;
     sum_locked(feed, &sums);
-    psti_view_end(pool->ended, &pool->ended_count, name, &sums);
+    psti_view_end(&feed->pool->ended[feed->total], &sums);
 }
 
 static void add_stage(psti_view_job *job, const char *name, uint64_t runs, uint64_t ns,
@@ -211,7 +212,7 @@ static void job_locked(const psti_feed *feed, uint64_t now, psti_view_job *job)
     snprintf(job->state, sizeof job->state, "%s", state_word(feed));
     memcpy(job->dataset, s->label.dataset, sizeof job->dataset);
     memcpy(job->pipeline, s->label.pipeline, sizeof job->pipeline);
-    name_of(feed, job->name);
+    memcpy(job->name, s->label.name, sizeof job->name);
     snprintf(job->group, sizeof job->group, "%s", s->group);
     job->batch = s->batch;
     job->rank = s->rank;

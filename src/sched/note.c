@@ -208,6 +208,7 @@ static void carry_statistics(psti_feed *feed, const psti_feed *old_feed)
     feed->waits = old_feed->waits;
     feed->wait_ns = old_feed->wait_ns;
     feed->wait_hist = old_feed->wait_hist;
+    feed->wait_bars = old_feed->wait_bars;
     feed->opened_ns = old_feed->opened_ns;
     feed->first_batch_ns = old_feed->first_batch_ns;
     feed->resumed = old_feed->resumed;

@@ -293,7 +293,7 @@ static void *work_loop(void *arg)
         }
         const uint64_t since = psti_now_ns();
         tuner_begins_locked(pool, since);
-        pool->serves[w - pool->workers] = t->feed;
+        pool->works_for[w - pool->workers] = t->feed;
         waits_moved_locked(pool, since);
         if (pool->waking && tuner_lets_work_locked(pool))
             pool_signal_locked(pool);
@@ -306,7 +306,7 @@ static void *work_loop(void *arg)
         pthread_mutex_lock(&pool->lock);
         w->task = NULL;
         tuner_ends_locked(pool, now);
-        pool->serves[w - pool->workers] = NULL;
+        pool->works_for[w - pool->workers] = NULL;
         waits_moved_locked(pool, now);
         if (ended)
             task_done_locked(t);
@@ -418,8 +418,8 @@ static int start(psti_pool *pool, const psti_pool_spec *spec, pst_error *err)
     pool->tasks = psti_calloc(PSTI_MEM_SCHED, (size_t)pool->task_count, sizeof *pool->tasks);
     pool->spare = psti_calloc(PSTI_MEM_SCHED, (size_t)pool->task_count, sizeof *pool->spare);
     pool->workers = psti_calloc(PSTI_MEM_SCHED, (size_t)spec->workers, sizeof *pool->workers);
-    pool->serves = psti_calloc(PSTI_MEM_SCHED, (size_t)spec->workers, sizeof *pool->serves);
-    if (!pool->tasks || !pool->spare || !pool->workers || !pool->serves ||
+    pool->works_for = psti_calloc(PSTI_MEM_SCHED, (size_t)spec->workers, sizeof *pool->works_for);
+    if (!pool->tasks || !pool->spare || !pool->workers || !pool->works_for ||
         pool_cache_open(pool, spec->cache_bytes, spec->forms) < 0)
         return psti_fail(err, -ENOMEM, "engine", NULL, "out of memory while starting the engine");
     for (int i = 0; i < pool->task_count; i++) {
@@ -492,8 +492,8 @@ void psti_pool_free(psti_pool *pool)
     psti_free(pool->bad);
     psti_free(pool->spare);
     psti_free(pool->tasks);
+    psti_free(pool->works_for);
     psti_free(pool->workers);
-    psti_free(pool->serves);
     psti_budget_fini(&pool->budget);
     pthread_cond_destroy(&pool->room);
     pthread_cond_destroy(&pool->work);

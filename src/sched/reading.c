@@ -226,8 +226,8 @@ static void came_before(task *t, int read, int status)
 static void submit_locked(task *t, psti_read *reads, int count)
 {
     reading_begins_locked(t->feed->pool);
-    t->feed->reads_now++;
     t->submitted_ns = psti_now_ns();
+    t->feed->reads_now++;
     waits_moved_locked(t->feed->pool, t->submitted_ns);
     atomic_store(&t->read_status, 0);
     atomic_store(&t->reads_left, count + 1);

@@ -111,6 +111,7 @@ typedef struct psti_feed_label {
     uint64_t id;
     uint32_t pid, uid;
     char dataset[256], pipeline[1024]; /* shortened */
+    char name[PSTI_VIEW_NAME];         /* the last part of the whole of dataset */
 } psti_feed_label;
 
 typedef struct psti_feed_spec {

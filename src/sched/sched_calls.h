@@ -311,8 +311,8 @@ void reading_ends_locked(psti_pool *pool, uint64_t bytes);
 void waits_begin_locked(psti_feed *feed, uint64_t since); /* its consumer found nothing */
 void waits_end_locked(psti_feed *feed);
 void waits_first_locked(psti_feed *feed); /* what was waited for so far was start-up */
-/* Something that the waits are counted by has changed: a worker's feed, a feed's reads. now: 0 if
- * the caller has not looked at the clock. */
+/* Something that the waits are counted by has changed: a worker's feed, a feed's reads. now: 0 =
+ * the clock is looked at if somebody waits. */
 void waits_moved_locked(psti_pool *pool, uint64_t now);
 
 /* tiers.c: forms and stored bytes outside RAM. A task looks for its decoded form in RAM, on the
@@ -457,6 +457,7 @@ void group_rates_locked(const psti_pool *pool);
 
 /* look.c: what those who look on are shown; the pool's lock is held but for the first. */
 void look_open(psti_feed *feed);
+void look_begin_locked(psti_feed *feed);                     /* a place among the totals */
 void look_end_locked(psti_feed *feed);                       /* into the totals of its dataset */
 void look_bad_locked(psti_feed *feed, const pst_error *err); /* among the last bad samples */
 /* the consumer, for a batch; NULL: nobody knows which */

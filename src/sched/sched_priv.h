@@ -420,8 +420,7 @@ typedef struct foresight {
     uint64_t started_early; /* statistics */
 } foresight;
 
-/* ---- what its consumer waits for (waits.c)
- * ---------------------------------------------------------------------------------- */
+/* ---- what its consumer waits for (waits.c) --------------------------------------------------- */
 
 typedef struct waits {
     bool on;                    /* it waits, and its first batch came */
@@ -540,6 +539,7 @@ struct psti_feed {
     psti_bars stage_bars[PST_STAGES_MAX], read_bars, wait_bars, cost_bars;
     uint32_t trace_job; /* what traces call it; fixed */
     int source_kind;    /* psti_view_source; -1: counted by the net, or by nobody; fixed */
+    int total;          /* its place in pool->ended; -1: there was no memory for one */
 };
 
 /* ---- pool (pool.c)
@@ -562,7 +562,7 @@ struct worker {
     pst_batch *own; /* schedule batch-per-worker: the batch that it fills; NULL = none */
     pthread_t thread;
     bool started;
-    atomic_int tid;        /* counter-like: the thread's number, 0 = it has not begun */
+    atomic_int tid; /* counter-like: the thread's number, 0 = it has not begun */
     psti_kit kit;
     psti_work *work;
     /* Bytes beyond keep that it goes on holding, out of pool->extra; what its samples needed of
@@ -659,9 +659,13 @@ struct psti_pool {
     psti_reader *reader;
     worker *workers;
     int worker_count;
-    /* The feed that each worker works for, to compare with, it may be gone. Side by side: they are
-     * counted while the lock is held, and a worker's own lines are elsewhere. */
-    const psti_feed **serves;
+    /* Whose samples the workers have in hand, to compare with: a feed may be gone. Not in the
+     * workers, which write to theirs all the time. */
+    const psti_feed **works_for;
+    /* Seconds that workers could have run and did not, as of some moment: what files of the system
+     * say. queued_ns is stored after queued_s; partner: all_queued_s. */
+    _Atomic double queued_s;
+    atomic_uint_fast64_t queued_ns;
     /* For those who look on: reads of local files, jobs that ended, the last bad samples. */
     psti_view_traffic traffic[PSTI_VIEW_SOURCES];
     psti_view_ended *ended;

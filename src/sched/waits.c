@@ -12,6 +12,8 @@
 
 #include "sched/sched_priv.h"
 
+static const uint64_t QUEUED_NS = 10000000; /* how old a look at the threads may be */
+
 /* ---- while a consumer waits ------------------------------------------------------------------ */
 
 static int idle_for(const psti_feed *feed)
@@ -31,7 +33,7 @@ static void look_locked(psti_feed *feed, uint64_t now)
     w->since_ns = now;
     w->own = 0;
     for (int i = 0; i < pool->worker_count; i++)
-        w->own += pool->serves[i] == feed;
+        w->own += pool->works_for[i] == feed;
     const int without = (int)(pool->tickets_given - pool->tickets_served);
     w->without = without < w->own ? without : w->own;
     w->busy = pool->tuner.busy;
@@ -109,15 +111,28 @@ static double queued_s(int tid)
     return second ? 1e-9 * strtod(second, NULL) : 0;
 }
 
+/* Who looks at all jobs asks for each of them: the files are read once for all. */
+static double all_queued_s(psti_pool *pool)
+{
+    const uint64_t now = psti_now_ns();
+    if (now - atomic_load(&pool->queued_ns) < QUEUED_NS)
+        return atomic_load(&pool->queued_s);
+    double sum = 0;
+    for (int i = 0; i < pool->worker_count; i++) {
+        const int tid = atomic_load_explicit(&pool->workers[i].tid, memory_order_relaxed);
+        sum += tid ? queued_s(tid) : 0;
+    }
+    atomic_store(&pool->queued_s, sum);
+    atomic_store(&pool->queued_ns, now);
+    return sum;
+}
+
 static void fill_workers(psti_pool *pool, psti_feed_facts *out)
 {
     psti_pool_times times;
     psti_pool_times_get(pool, &times);
     out->cpu_s = times.cpu_s;
-    for (int i = 0; i < pool->worker_count; i++) {
-        const int tid = atomic_load_explicit(&pool->workers[i].tid, memory_order_relaxed);
-        out->queued_s += tid ? queued_s(tid) : 0;
-    }
+    out->queued_s = all_queued_s(pool);
     out->workers = pool->worker_count;
 }
 

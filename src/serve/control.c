@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <jansson.h>
 #include <microhttpd.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -334,15 +335,21 @@ int control_open(pst_server *s, struct control **out, pst_error *err)
                                  !s->allow_any && s->allow_count > 0, err);
     if (control->sock < 0)
         return control->sock;
+    sigset_t old;
+    const ino_t inode = show_inode(control->sock);
+    show_no_signals(&old);
     control->http = MHD_start_daemon(
         MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME, 0, NULL, NULL, answer, control,
         MHD_OPTION_LISTEN_SOCKET, control->sock, MHD_OPTION_CONNECTION_LIMIT,
         (unsigned)CONNECTIONS_MOST, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)TIMEOUT_S,
         MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)MEMORY, MHD_OPTION_NOTIFY_CONNECTION, greet,
         control, MHD_OPTION_NOTIFY_COMPLETED, request_ended, control, MHD_OPTION_END);
-    if (!control->http)
-        return psti_fail(err, -EIO, "serve", WHERE_CONTROL, "the control socket does not start");
-    return 0;
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    if (control->http)
+        return 0;
+    show_not_started(control->sock, inode);
+    control->sock = -1;
+    return psti_fail(err, -EIO, "serve", WHERE_CONTROL, "the control socket does not start");
 }
 
 void control_close(struct control *control)

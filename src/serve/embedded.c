@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <microhttpd.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
@@ -29,7 +30,7 @@ enum { CONNECTIONS_MOST = 32, TIMEOUT_S = 5, MEMORY = 16 << 10, ENGINES_MOST = 6
 
 typedef struct embedded {
     char dir[WHERE_BYTES];
-    bool made; /* the folder is one of ours, named after the process */
+    bool made; /* the folder was made for this, and goes with it */
     where at;
     int sock;
     looker *looker;
@@ -121,9 +122,14 @@ static void sweep_all(const char *parent)
 static int take_own(embedded *e, pst_error *err)
 {
     char parent[WHERE_BYTES];
+    where top;
     int rc = where_find(NULL, parent);
-    if (rc == 0 && mkdir(parent, 0700) && errno != EEXIST)
-        rc = -errno;
+    if (rc == 0)
+        rc = where_take(parent, false, false, &top, err); /* it must be ours alone */
+    if (rc == 0) {
+        top.ours = false; /* a daemon may have its sockets there */
+        where_leave(&top);
+    }
     e->made = true;
     if (rc == 0)
         sweep_all(parent);
@@ -151,6 +157,7 @@ static int take_place(embedded *e, const char *text, pst_error *err)
         return take_own(e, err);
     if (where_find(text, e->dir) < 0)
         return psti_fail(err, -EINVAL, "watch", text, "the folder's name is too long");
+    e->made = mkdir(e->dir, 0700) == 0;
     return where_take(e->dir, false, true, &e->at, err);
 }
 
@@ -160,6 +167,20 @@ static void draw_instance(char instance[17])
     if (getrandom(&drawn, sizeof drawn, 0) != (ssize_t)sizeof drawn)
         drawn = psti_now_ns();
     snprintf(instance, 17, "%016llx", (unsigned long long)drawn);
+}
+
+/* The lock goes last: whoever has it next may make sockets of the same names. */
+static void leave_place(embedded *e)
+{
+    const bool removes = e->made && e->at.ours;
+    if (removes) {
+        where_clear(&e->at, WHERE_CONTROL);
+        unlinkat(e->at.dir, "lock", 0);
+        e->at.ours = false;
+    }
+    where_leave(&e->at);
+    if (removes)
+        rmdir(e->dir);
 }
 
 static void embedded_close(void *watch)
@@ -173,12 +194,7 @@ static void embedded_close(void *watch)
         close(e->sock);
     show_fini(&e->show);
     looker_close(e->looker);
-    const bool ours = e->at.lock >= 0;
-    if (ours && e->made)
-        unlinkat(e->at.dir, "lock", 0);
-    where_leave(&e->at);
-    if (ours && e->made)
-        rmdir(e->dir);
+    leave_place(e);
     pthread_mutex_destroy(&e->lock);
     psti_free(e);
 }
@@ -195,12 +211,22 @@ static int start(embedded *e, pst_engine *engine, pst_error *err)
     if (e->sock < 0)
         return e->sock;
     psti_fork_guard_add(&e->forks, &e->lock, in_child, e);
+    sigset_t old;
+    const ino_t inode = show_inode(e->sock);
+    show_no_signals(&old);
     e->http = MHD_start_daemon(
         MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME, 0, NULL, NULL, answer, e,
         MHD_OPTION_LISTEN_SOCKET, e->sock, MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS_MOST,
         MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)TIMEOUT_S, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
         (size_t)MEMORY, MHD_OPTION_NOTIFY_CONNECTION, greet, e, MHD_OPTION_END);
-    return e->http ? 0 : psti_fail(err, -EIO, "watch", e->dir, "the control socket does not start");
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    if (e->http)
+        return 0;
+    pthread_mutex_lock(&e->lock);
+    show_not_started(e->sock, inode);
+    e->sock = -1;
+    pthread_mutex_unlock(&e->lock);
+    return psti_fail(err, -EIO, "watch", e->dir, "the control socket does not start");
 }
 
 static int embedded_open(pst_engine *engine, const char *text, void **out, pst_error *err)

@@ -168,6 +168,20 @@ static bool has_token(const struct http *h, struct MHD_Connection *to)
     return cookie && http_token_is(&h->rules, cookie, strlen(cookie));
 }
 
+/* In an address a plus is a blank, which no token has. */
+static bool is_token_of_address(const struct http *h, const char *given)
+{
+    char text[HTTP_TOKEN_MOST + 1];
+    const size_t len = strlen(given);
+    if (len > HTTP_TOKEN_MOST)
+        return false;
+    for (size_t i = 0; i < len; i++)
+        text[i] = given[i] == ' ' ? '+' : given[i];
+    const bool is = http_token_is(&h->rules, text, len);
+    explicit_bzero(text, sizeof text);
+    return is;
+}
+
 /* A browser that was given the token once keeps it where scripts cannot see it. */
 static enum MHD_Result give_cookie(const struct http *h, struct MHD_Connection *to)
 {
@@ -217,8 +231,7 @@ static enum MHD_Result answer_allowed(struct http *h, struct MHD_Connection *to,
 {
     enum MHD_Result shown;
     const char *token = MHD_lookup_connection_value(to, MHD_GET_ARGUMENT_KIND, "token");
-    if (h->rules.token && strcmp(url, "/") == 0 && token &&
-        http_token_is(&h->rules, token, strlen(token)))
+    if (h->rules.token && strcmp(url, "/") == 0 && token && is_token_of_address(h, token))
         return give_cookie(h, to);
     if (!has_token(h, to))
         return show_text(to, MHD_HTTP_UNAUTHORIZED,
@@ -293,13 +306,17 @@ static size_t unescape(void *user, struct MHD_Connection *c, char *text)
 
 static struct MHD_Daemon *start(struct http *h, int sock)
 {
-    return MHD_start_daemon(MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME, 0, NULL, NULL,
-                            answer, h, MHD_OPTION_LISTEN_SOCKET, sock, MHD_OPTION_CONNECTION_LIMIT,
-                            (unsigned)CONNECTIONS_MOST, MHD_OPTION_CONNECTION_TIMEOUT,
-                            (unsigned)TIMEOUT_S, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
-                            (size_t)(HEADER_BYTES + ANSWER_ROOM), MHD_OPTION_NOTIFY_CONNECTION,
-                            on_connection, h, MHD_OPTION_NOTIFY_COMPLETED, on_completed, h,
-                            MHD_OPTION_UNESCAPE_CALLBACK, unescape, h, MHD_OPTION_END);
+    sigset_t old;
+    show_no_signals(&old);
+    struct MHD_Daemon *mhd = MHD_start_daemon(
+        MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME, 0, NULL, NULL, answer, h,
+        MHD_OPTION_LISTEN_SOCKET, sock, MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS_MOST,
+        MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)TIMEOUT_S, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+        (size_t)(HEADER_BYTES + ANSWER_ROOM), MHD_OPTION_NOTIFY_CONNECTION, on_connection, h,
+        MHD_OPTION_NOTIFY_COMPLETED, on_completed, h, MHD_OPTION_UNESCAPE_CALLBACK, unescape, h,
+        MHD_OPTION_END);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    return mhd;
 }
 
 int http_open(looker *l, http_rules *rules, struct http **out, pst_error *err)
@@ -318,9 +335,10 @@ int http_open(looker *l, http_rules *rules, struct http **out, pst_error *err)
     const int sock = listen_at(&h->rules, err);
     int rc = sock < 0 ? sock : 0;
     snprintf(h->cookie, sizeof h->cookie, "penstock_%u", h->rules.port);
+    const ino_t inode = rc == 0 ? show_inode(sock) : 0;
     h->mhd = rc == 0 ? start(h, sock) : NULL;
     if (rc == 0 && !h->mhd) {
-        close(sock);
+        show_not_started(sock, inode);
         rc = psti_fail(err, -EIO, "serve", NULL, "the HTTP side does not start");
     }
     if (rc < 0) {

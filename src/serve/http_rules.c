@@ -55,7 +55,9 @@ static bool set_v6(http_rules *r, const char *address)
     r->at_bytes = sizeof *in;
     r->loopback = IN6_IS_ADDR_LOOPBACK(&in->sin6_addr);
     r->any = IN6_IS_ADDR_UNSPECIFIED(&in->sin6_addr);
-    snprintf(r->literal, sizeof r->literal, "[%s]", address);
+    char plain[INET6_ADDRSTRLEN]; /* as browsers write it */
+    inet_ntop(AF_INET6, &in->sin6_addr, plain, sizeof plain);
+    snprintf(r->literal, sizeof r->literal, "[%s]", plain);
     return true;
 }
 
@@ -120,10 +122,15 @@ int http_read_token(const char *path, http_rules *out, pst_error *err)
     if (rc == 0 && !out->token)
         rc = psti_fail(err, -ENOMEM, "serve", NULL, "out of memory");
     if (rc == 0) {
-        const ssize_t got = read(fd, out->token, HTTP_TOKEN_MOST);
-        out->token[got > 0 ? got : 0] = '\0';
-        out->token[strcspn(out->token, "\r\n")] = '\0';
-        rc = check_token(out, path, err);
+        const ssize_t got = read(fd, out->token, HTTP_TOKEN_MOST + 1);
+        ssize_t len = 0;
+        while (len < got && out->token[len] != '\r' && out->token[len] != '\n')
+            len++;
+        out->token[len < HTTP_TOKEN_MOST ? len : HTTP_TOKEN_MOST] = '\0';
+        rc = len <= HTTP_TOKEN_MOST
+                 ? check_token(out, path, err)
+                 : psti_fail(err, -EINVAL, "serve", path, "the token has more than %d bytes",
+                             HTTP_TOKEN_MOST);
     }
     close(fd);
     return rc;

@@ -365,6 +365,15 @@ void job_pump(conn *c)
 
 /* ---- what the client says -------------------------------------------------------------------- */
 
+/* What the client says that it waited. All his waits together are no longer than he is here: he
+ * may say anything, and totals must not run over. */
+static uint64_t wait_said(const conn *c, uint64_t wait_ns)
+{
+    const uint64_t here = psti_now_ns() - c->facts.opened_ns;
+    const uint64_t most = here > c->facts.wait_ns ? here - c->facts.wait_ns : 0;
+    return wait_ns < most ? wait_ns : most;
+}
+
 bool job_credit(conn *c, const wire_credit *credit)
 {
     if (credit->head.generation != c->generation)
@@ -373,14 +382,15 @@ bool job_credit(conn *c, const wire_credit *credit)
         return false;
     c->credits += credit->count;
     pthread_mutex_lock(&c->server->lock);
+    const uint64_t waited = wait_said(c, credit->wait_ns);
     c->facts.waits++;
-    c->facts.wait_ns += credit->wait_ns;
+    c->facts.wait_ns += waited;
     if (c->job && credit->count == 1) /* the first ones are for batches that are to come */
-        psti_job_client_waited(c->job, credit->wait_ns);
+        psti_job_client_waited(c->job, waited);
     c->facts.stats.held = c->held;
     pthread_mutex_unlock(&c->server->lock);
     if (credit->count == 1)
-        psti_job_waited(c->job, credit->wait_ns);
+        psti_job_waited(c->job, waited);
     return true;
 }
 

@@ -5,6 +5,7 @@
 #include "serve/looker.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <string.h>
 
 #include "core/clock.h"
@@ -169,7 +170,11 @@ int looker_open(pst_engine *engine, const char *instance, bool keeps, looker **o
     l->history = psti_history_new();
     if (l->view && l->history) {
         strncpy(l->view->instance, instance, sizeof l->view->instance - 1);
+        sigset_t all, old; /* signals are for threads of the program */
+        sigfillset(&all);
+        pthread_sigmask(SIG_SETMASK, &all, &old);
         l->running = pthread_create(&l->thread, NULL, look_on, l) == 0;
+        pthread_sigmask(SIG_SETMASK, &old, NULL);
     }
     if (!l->running) {
         looker_close(l);

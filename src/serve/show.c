@@ -4,8 +4,29 @@
 
 #include <errno.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "watch/metrics.h"
+
+void show_no_signals(sigset_t *old)
+{
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, old);
+}
+
+ino_t show_inode(int sock)
+{
+    struct stat st;
+    return fstat(sock, &st) == 0 ? st.st_ino : 0;
+}
+
+void show_not_started(int sock, ino_t inode)
+{
+    if (show_inode(sock) == inode)
+        close(sock);
+}
 
 void show_init(show *s, looker *l, int streams)
 {

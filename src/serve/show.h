@@ -6,6 +6,8 @@
 
 #include <microhttpd.h>
 #include <pthread.h>
+#include <signal.h>
+#include <sys/types.h>
 
 #include "serve/looker.h"
 
@@ -22,6 +24,13 @@ typedef struct show {
     bool ending;
 } show;
 
+/* Before an HTTP daemon is started, whose thread has what the caller has: signals are for threads
+ * of the program. old: to be set again afterwards. */
+void show_no_signals(sigset_t *old);
+/* The library closes its listening socket with most of its failures to start, and not with others:
+ * closes it if it is still the one that inode was told of. */
+ino_t show_inode(int sock);
+void show_not_started(int sock, ino_t inode);
 void show_init(show *s, looker *l, int streams);
 /* Before its HTTP daemon is stopped: no stream waits any more, none is opened. Then, after that. */
 void show_end(show *s);

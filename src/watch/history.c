@@ -79,12 +79,16 @@ static const job_reading *find_job(const reading *r, uint64_t id)
     return NULL;
 }
 
+/* What is less than before is not the same any more, as of a job that goes on elsewhere. */
+static double grown(uint64_t now, uint64_t before)
+{
+    return now > before ? (double)(now - before) : 0;
+}
+
 static void job_now(psti_view_job *job, const job_reading *was, double seconds)
 {
-    const uint64_t waited = job->sums.wait_ns + job->waiting_ns;
-    const double samples = (double)(job->sums.samples - (was ? was->samples : 0));
-    const double wait =
-        was && waited < was->wait_ns ? 0 : (double)(waited - (was ? was->wait_ns : 0));
+    const double samples = grown(job->sums.samples, was ? was->samples : 0);
+    const double wait = grown(job->sums.wait_ns + job->waiting_ns, was ? was->wait_ns : 0);
     job->rate_now = seconds > 0 ? samples / seconds : 0;
     const double stall = seconds > 0 ? 1e-9 * wait / seconds : 0;
     job->stall_now = stall > 1 ? 1 : stall;
@@ -95,11 +99,11 @@ void psti_history_now(const psti_history *h, psti_view *view)
     const reading *was = before(h, view->taken_ns);
     const double seconds = was ? 1e-9 * (double)(view->taken_ns - was->taken_ns) : view->seconds;
     const double cpu = view->cpu_seconds - (was ? was->cpu_seconds : 0);
-    view->cpu_share_now = seconds > 0 && view->cpus > 0 ? cpu / seconds / view->cpus : 0;
+    view->cpu_share_now = cpu > 0 && seconds > 0 && view->cpus > 0 ? cpu / seconds / view->cpus : 0;
     view->model.measured_now = 0;
     for (int i = 0; i < PSTI_VIEW_SOURCES; i++) {
         psti_view_traffic *s = &view->source[i];
-        const double bytes = (double)(s->bytes - (was ? was->bytes[i] : 0));
+        const double bytes = grown(s->bytes, was ? was->bytes[i] : 0);
         s->bytes_per_second_now = seconds > 0 ? bytes / seconds : 0;
     }
     for (int i = 0; i < view->job_count; i++) {

@@ -263,17 +263,18 @@ static void put_now(psti_writ *out, const psti_view *v)
              offsetof(psti_view_lanes, stragglers));
 }
 
+/* psti_view_bounds as the format writes them, whatever the locale. */
+static const char *const bounds[PSTI_VIEW_BOUNDS + 1] = {
+    "0.0001", "0.00025", "0.0005", "0.001", "0.0025", "0.005", "0.01", "0.025",
+    "0.05",   "0.1",     "0.25",   "0.5",   "1.0",    "2.5",   "10.0", "+Inf"};
+
 static void put_histogram(psti_writ *out, const labels *l, const psti_view_stage *s)
 {
     static const char name[] = "penstock_stage_seconds";
     uint64_t sum = 0;
-    char bound[24];
     for (int i = 0; i <= PSTI_VIEW_BOUNDS; i++) {
         sum += s->took.count[i];
-        const double most = i < PSTI_VIEW_BOUNDS ? psti_view_bounds[i] : 0;
-        /* Whole numbers as the format writes them. */
-        snprintf(bound, sizeof bound, most == (int)most ? "%.1f" : "%g", most);
-        const labels le = with(l, "le", i < PSTI_VIEW_BOUNDS ? bound : "+Inf");
+        const labels le = with(l, "le", bounds[i]);
         put_count(out, name, "_bucket", &le, sum);
     }
     put_count(out, name, "_count", l, sum);
@@ -325,7 +326,7 @@ static void put_datasets(psti_writ *out, const psti_view *v, psti_view_ended *se
     if (count)
         memcpy(sets, v->ended, (size_t)count * sizeof *sets);
     for (int i = v->job_count - 1; i >= 0; i--)
-        psti_view_end(sets, &count, v->jobs[i].name, &v->jobs[i].sums);
+        psti_view_end(&sets[psti_view_place(sets, &count, v->jobs[i].name)], &v->jobs[i].sums);
     for (int i = 0; i < count; i++)
         room[i] = (owner){{1, {{"dataset", sets[i].name}}}, &sets[i].sums};
     put_owners(out, "dataset", room, count);

@@ -38,15 +38,28 @@ void psti_writ_u64(psti_writ *t, uint64_t value)
                   (size_t)snprintf(digits, sizeof digits, "%llu", (unsigned long long)value));
 }
 
+/* The program around us may have a locale whose numbers have a comma, or something longer. */
+static size_t with_point(char *digits)
+{
+    size_t len = 0;
+    for (const char *at = digits; *at; at++) {
+        const bool plain = strchr("0123456789+-e", *at) != NULL;
+        if (plain)
+            digits[len++] = *at;
+        else if (len == 0 || digits[len - 1] != '.')
+            digits[len++] = '.';
+    }
+    return len;
+}
+
 void psti_writ_real(psti_writ *t, double value)
 {
     char digits[40];
     const double finite = isfinite(value) ? value : 0;
-    /* As few digits as say it; enough for a time to the millisecond. */
-    int len = snprintf(digits, sizeof digits, "%.6g", finite);
-    if (fabs(finite) >= 1e5)
-        len = snprintf(digits, sizeof digits, "%.13g", finite);
-    psti_writ_put(t, digits, (size_t)len);
+    const double size = fabs(finite);
+    /* As few digits as say it; enough for a time to the millisecond, also one that has grown. */
+    snprintf(digits, sizeof digits, size < 1e3 ? "%.6g" : size < 1e5 ? "%.9g" : "%.13g", finite);
+    psti_writ_put(t, digits, with_point(digits));
 }
 
 void psti_writ_fini(psti_writ *t)
@@ -72,6 +85,21 @@ size_t psti_utf8_length(const char *at, size_t left)
     const bool surrogate = p[0] == 0xed && p[1] > 0x9f;
     const bool beyond = p[0] == 0xf4 && p[1] > 0x8f;
     return overlong || surrogate || beyond ? 0 : len;
+}
+
+uint32_t psti_utf8_hidden(const char *at, size_t len)
+{
+    const unsigned char *p = (const unsigned char *)at;
+    if (len == 1)
+        return p[0] < 0x20 || p[0] == 0x7f ? p[0] : 0;
+    const uint32_t code = len == 2   ? (p[0] & 0x1fu) << 6 | (p[1] & 0x3fu)
+                          : len == 3 ? (p[0] & 0x0fu) << 12 | (p[1] & 0x3fu) << 6 | (p[2] & 0x3fu)
+                                     : 0;
+    const bool control = code >= 0x80 && code <= 0x9f;
+    const bool line = code == 0x2028 || code == 0x2029;
+    const bool turns = code == 0x61c || code == 0x200e || code == 0x200f ||
+                       (code >= 0x202a && code <= 0x202e) || (code >= 0x2066 && code <= 0x2069);
+    return control || line || turns ? code : 0;
 }
 
 /* ---- JSON ------------------------------------------------------------------------------------ */
@@ -127,17 +155,23 @@ void psti_json_null(psti_json *j)
     psti_writ_add(&j->text, "null");
 }
 
-/* '<' too: the text may end up inside a page. */
-static void put_escaped(psti_writ *t, unsigned char c)
+static void put_escaped(psti_writ *t, uint32_t c)
 {
-    char code[8];
+    char code[16];
     if (c == '"' || c == '\\') {
         code[0] = '\\';
         code[1] = (char)c;
         psti_writ_put(t, code, 2);
     } else {
-        psti_writ_put(t, code, (size_t)snprintf(code, sizeof code, "\\u%04x", c));
+        psti_writ_put(t, code, (size_t)snprintf(code, sizeof code, "\\u%04x", (unsigned)c));
     }
+}
+
+/* What is to be escaped there; 0 = nothing. '<' too, since the text may end up inside a page, and
+ * what would steer a terminal. */
+static uint32_t escaped(const char *at, size_t len)
+{
+    return *at == '"' || *at == '\\' || *at == '<' ? (uint32_t)*at : psti_utf8_hidden(at, len);
 }
 
 void psti_json_string(psti_json *j, const char *text)
@@ -145,12 +179,12 @@ void psti_json_string(psti_json *j, const char *text)
     separate(j);
     psti_writ_put(&j->text, "\"", 1);
     for (size_t left = strlen(text); left > 0;) {
-        const unsigned char c = (unsigned char)*text;
         const size_t len = psti_utf8_length(text, left);
+        const uint32_t code = len ? escaped(text, len) : 0;
         if (len == 0)
             psti_writ_add(&j->text, "\xef\xbf\xbd");
-        else if (c < 0x20 || c == 0x7f || c == '"' || c == '\\' || c == '<')
-            put_escaped(&j->text, c);
+        else if (code)
+            put_escaped(&j->text, code);
         else
             psti_writ_put(&j->text, text, len);
         text += len ? len : 1;

@@ -43,5 +43,8 @@ void psti_json_ks(psti_json *j, const char *name, const char *text);
 
 /* Bytes of the character that begins there, at most left of them; 0 = none begins there. */
 size_t psti_utf8_length(const char *at, size_t left);
+/* Its number if it is one that is not seen and steers what shows it: controls, separators of lines,
+ * marks of direction; 0 = it is none. */
+uint32_t psti_utf8_hidden(const char *at, size_t len);
 
 #endif

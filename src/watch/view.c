@@ -62,7 +62,7 @@ void psti_view_add(psti_view_sums *to, const psti_view_sums *from)
         sum[i] += one[i];
 }
 
-void psti_view_end(psti_view_ended *list, int *count, const char *name, const psti_view_sums *sums)
+int psti_view_place(psti_view_ended *list, int *count, const char *name)
 {
     int at = 0;
     while (at < *count && strcmp(list[at].name, name) != 0)
@@ -77,8 +77,13 @@ void psti_view_end(psti_view_ended *list, int *count, const char *name, const ps
         strncpy(list[at].name, name, sizeof list[at].name - 1);
         (*count)++;
     }
-    list[at].jobs++;
-    psti_view_add(&list[at].sums, sums);
+    return at;
+}
+
+void psti_view_end(psti_view_ended *to, const psti_view_sums *sums)
+{
+    to->jobs++;
+    psti_view_add(&to->sums, sums);
 }
 
 void psti_view_name(const char *path, char name[PSTI_VIEW_NAME])
@@ -100,7 +105,7 @@ void psti_view_name(const char *path, char name[PSTI_VIEW_NAME])
     /* Totals are kept by it: what would be shown alike must be alike. */
     for (size_t at = 0, one; at < len; at += one ? one : 1) {
         one = psti_utf8_length(name + at, len - at);
-        if (one == 0 || (unsigned char)name[at] < 0x20 || name[at] == 0x7f)
-            name[at] = '?';
+        if (one == 0 || psti_utf8_hidden(name + at, one))
+            memset(name + at, '?', one ? one : 1);
     }
 }

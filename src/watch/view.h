@@ -82,7 +82,8 @@ typedef struct psti_view_job {
     pst_verdict verdict;
 } psti_view_job;
 
-/* Jobs that ended, by the last part of their dataset's path; "" is all that had no room. */
+/* Jobs that ended, by the last part of their dataset's path; "" is all that had no room. Those that
+ * run have their place already. */
 typedef struct psti_view_ended {
     char name[PSTI_VIEW_NAME];
     uint64_t jobs;
@@ -163,8 +164,10 @@ void psti_view_free(psti_view *view); /* NULL is fine */
 /* Room for so many jobs; what was there is forgotten. 0 or -ENOMEM. */
 int psti_view_room(psti_view *view, int jobs);
 void psti_view_add(psti_view_sums *to, const psti_view_sums *from);
-/* Adds to the totals of a name; list has PSTI_VIEW_DATASETS + 1 places, *count are in use. */
-void psti_view_end(psti_view_ended *list, int *count, const char *name, const psti_view_sums *sums);
+/* Where the totals of a name are; list has room for one more up to PSTI_VIEW_DATASETS + 1 places,
+ * *count are in use. */
+int psti_view_place(psti_view_ended *list, int *count, const char *name);
+void psti_view_end(psti_view_ended *to, const psti_view_sums *sums); /* one job more */
 /* The last part of a path or URL, at most 64 bytes of it and whole characters. */
 void psti_view_name(const char *path, char name[PSTI_VIEW_NAME]);
 extern const char *const psti_view_form_names[PSTI_VIEW_FORMS];

@@ -369,6 +369,11 @@ static void a_long_or_odd_key_is_made_safe(void)
     CHECK(strcmp(err.key + strlen(err.key) - 4, "tail") == 0 && strstr(err.key, "a...a"));
     psti_fail(&err, -EIO, "read", "a\nb\x7f\x1b[0m", "x");
     CHECKF(strcmp(err.key, "a?b??[0m") == 0, "%s", err.key);
+    psti_fail(&err, -EIO, "read",
+              "\xc2\x9b"
+              "0m\xe2\x80\xae\xe2\x81\xa9\xd8\x9c\xc3\xbc\xe2\x80\xa6\xc2",
+              "x");
+    CHECKF(strcmp(err.key, "??0m????????\xc3\xbc\xe2\x80\xa6\xc2") == 0, "%s", err.key);
 }
 
 static void every_code_has_a_text(void)

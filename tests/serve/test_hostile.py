@@ -7,11 +7,13 @@ import resource
 import socket
 import struct
 import subprocess
+import time
 
 import pytest
 
 import wire
 from conftest import CROP, rows
+from looking import metrics
 
 
 @pytest.fixture
@@ -145,6 +147,24 @@ def test_credit_without_end(unharmed, photos, revision):
     assert raw.open(photos, revision, wire.spec())[0] == wire.OPENED
     raw.credit(1 << 31)
     assert raw.is_left()
+
+
+def test_waits_that_cannot_be(unharmed, photos, revision):
+    """Whatever a client says that it waited: totals of its dataset grow no faster than time does, and never fall."""
+    raw = wire.Raw(unharmed)
+    raw.greet()
+    begin = time.monotonic()
+    assert raw.open(photos, revision, wire.spec(epochs=100))[0] == wire.OPENED
+    raw.credit()
+    before = 0
+    for said in ((1 << 64) - 1, 1 << 63, 1 << 63, 10**18, 5, 0, 0, 0):  # by the last ones all were taken note of
+        ident, _ = raw.batch()
+        raw.release(ident)
+        raw.credit(1, waited_ns=said)
+        waited = [v for (name, _), v in metrics(unharmed.dir).items() if name == "penstock_dataset_wait_seconds_total"]
+        assert before <= sum(waited) < 60 + time.monotonic() - begin, said
+        before = sum(waited)
+    raw.sock.close()
 
 
 def test_silent_crowd(unharmed):

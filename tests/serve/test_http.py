@@ -54,7 +54,7 @@ def refused(binary, environment, tmp_path, *args):
     return done.stderr
 
 
-@pytest.mark.parametrize("address", ["0.0.0.0:0", "[::]:0", "10.1.2.3:80"])
+@pytest.mark.parametrize("address", ["0.0.0.0:0", "[::]:0", "10.1.2.3:80", "[::ffff:127.0.0.1]:0", "[fe80::1]:0"])
 def test_other_machines_need_a_token(binary, environment, tmp_path, address):
     assert "--http-token" in refused(binary, environment, tmp_path, "--http", address)
 
@@ -70,10 +70,38 @@ def test_tokens_that_are_none(binary, environment, tmp_path, token):
     assert "16 are the least" in refused(binary, environment, tmp_path, *args)
     token.write_text("with a space in it, and a comma\n")
     assert "nothing else" in refused(binary, environment, tmp_path, *args)
+    token.write_text("a" * 513 + "\n")
+    assert "more than 512" in refused(binary, environment, tmp_path, *args)
     token.write_text(TOKEN)
     token.chmod(0o640)
     assert "others may read" in refused(binary, environment, tmp_path, *args)
     assert "cannot be read" in refused(binary, environment, tmp_path, "--http", "0", "--http-token", tmp_path / "none")
+
+
+def test_the_longest_token(serve, token):
+    token.write_text("a" * 512 + "\n")
+    port = port_of(serve("--workers", 1, "--http", 0, "--http-token", token))
+    assert fetch(port, "/metrics", headers={"Authorization": "Bearer " + "a" * 512})[0] == 200
+    assert fetch(port, "/metrics", headers={"Authorization": "Bearer " + "a" * 511})[0] == 401
+
+
+def test_a_token_of_base64_in_an_address(serve, token):
+    text = "Ab+/cd+efghijklmno=="
+    token.write_text(text)
+    port = port_of(serve("--workers", 1, "--http", 0, "--http-token", token))
+    for given in (text, text.replace("+", "%2B"), text.replace("+", "%2b").replace("=", "%3D").replace("/", "%2F")):
+        status, headers, _ = fetch(port, f"/?token={given}")
+        assert status == 303, given
+        assert fetch(port, "/v1/watch", headers={"Cookie": headers["Set-Cookie"].split(";")[0]})[0] == 200
+    assert fetch(port, f"/?token={text.replace('+', '-')}")[0] == 401
+
+
+def test_six_words_of_loopback(serve):
+    """However the address was written, browsers write it one way."""
+    port = port_of(serve("--workers", 1, "--http", "[0:0:0:0:0:0:0:1]:0"))
+    with socket.create_connection(("::1", port), timeout=LIMIT_S) as sock:
+        sock.sendall(b"GET /metrics HTTP/1.0\r\nHost: [::1]\r\n\r\n")
+        assert sock.recv(12) == b"HTTP/1.1 200"
 
 
 def test_the_token_opens(serve, token):

@@ -3,6 +3,7 @@
 import http.client
 import json
 import os
+import re
 import shutil
 import signal
 import tempfile
@@ -108,14 +109,19 @@ def test_bad_samples_are_shown_and_in_no_label(serve, client, binary, tmp_path):
 
 
 def test_names_are_escaped(serve, client, photos, tmp_path):
-    odd = tmp_path / 'we"ird\\na\nme <b> \u00fc'
+    odd = tmp_path / 'we"ird\\na\nme <b> \u00fc\x1b[1m\x9b31m\u202e\u2028\udcff'
     shutil.copytree(photos, odd)
     daemon = serve("--workers", 1, "--cache", 0)
     one = client("--engine", daemon.address, "--epochs", 1000, data=odd, pipeline=DELAYED)
     view = until(lambda: (v := look(daemon.dir)) and v["jobs"] and v)
-    assert view["jobs"][0]["dataset"] == str(odd)
-    name = odd.name.replace("\n", "?")
+    assert view["jobs"][0]["dataset"] == str(odd).replace("\udcff", "\ufffd")
+    name = 'we"ird\\na?me <b> \u00fc?[1m??31m???????'
     until(lambda: value(metrics(daemon.dir), "penstock_job_samples_total", dataset=name) > 0)
+    line = UnixConnection(daemon.dir / "control.sock")
+    shown = [fetch(daemon.dir, url)[2] for url in ("/metrics", "/v1/watch")] + [events(line, 1)[0]["data"].encode()]
+    for text in shown:  # nothing that a terminal would follow
+        assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u202e]", text.decode())
+    line.close()
     one.kill()
 
 
@@ -163,7 +169,45 @@ def test_an_embedded_engine_shows_itself(client, tmp_path, environment):
     assert value(metrics(place), "penstock_engine_jobs") == 1
     assert fetch(place, "/v1/datasets")[0] == 404 and fetch(place, "/metrics", "POST")[0] == 405
     one.end()
-    assert not (place / "control.sock").exists()
+    assert not place.exists()  # it was made for this
+
+
+@pytest.mark.parametrize("there", [False, True])
+def test_an_interrupted_one_leaves_nothing_behind(client, tmp_path, there):
+    place = tmp_path / "seen"
+    if there:
+        place.mkdir(0o700)
+        (place / "note").write_text("of somebody else")
+    one = client("--epochs", 1000, "--watch", place, pipeline=DELAYED)
+    until(lambda: (place / "control.sock").exists())
+    until(lambda: look(place)["jobs"])
+    one.child.send_signal(signal.SIGINT)
+    one.child.communicate(timeout=LIMIT_S)
+    assert not (place / "control.sock").exists() and place.exists() == there
+    assert not there or (place / "note").exists()
+
+
+def test_signals_are_for_the_program(client, tmp_path):
+    """Threads that show an engine have all of them blocked, as workers have."""
+    place = tmp_path / "seen"
+    one = client("--epochs", 1000, "--watch", place, pipeline=DELAYED)
+    until(lambda: (place / "control.sock").exists())
+    until(lambda: look(place)["jobs"])
+    names = set()
+    for task in Path(f"/proc/{one.child.pid}/task").iterdir():
+        blocked = int(re.search(r"^SigBlk:\s*(\w+)", (task / "status").read_text(), re.MULTILINE).group(1), 16)
+        if int(task.name) != one.child.pid:
+            names.add((task / "comm").read_text().strip())
+            assert all(blocked >> number - 1 & 1 for number in (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)), task
+    assert "pst-look" in names and any(name.startswith("MHD") for name in names), names
+    one.kill()
+
+
+def test_auto_wants_a_folder_of_its_own(client, tmp_path):
+    (tmp_path / "penstock").mkdir()
+    (tmp_path / "penstock").chmod(0o777)
+    one = client("--epochs", 1, "--watch", "auto", env={"XDG_RUNTIME_DIR": str(tmp_path)})
+    assert "others may write" in one.end(1)
 
 
 def test_auto_is_named_after_the_process_and_goes_with_it(client, tmp_path):
@@ -225,4 +269,4 @@ def test_a_loader_shows_itself(photos, tmp_path):
     job = look(tmp_path / "seen")["jobs"][0]
     assert (taken, job["samples"], job["batches"], job["pid"]) == (96, 96, 12, os.getpid())
     loader.close()
-    assert not (tmp_path / "seen" / "control.sock").exists()
+    assert not (tmp_path / "seen").exists()

@@ -82,8 +82,8 @@ class Raw:
             ident, _, size = struct.unpack_from("<IIQ", body)
             self.segments[ident] = (mmap.mmap(fds[0], size), fds[0])
 
-    def credit(self, count=2, generation=0):
-        self.send(head(CREDIT, struct.pack("<IIQ", count, 0, 0), generation))
+    def credit(self, count=2, generation=0, waited_ns=0):
+        self.send(head(CREDIT, struct.pack("<IIQ", count, 0, waited_ns), generation))
 
     def batch(self):
         """segment id, flags."""

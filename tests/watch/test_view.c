@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Views without an engine: where times are counted, names, totals, what is now, and text. */
+#include <locale.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,6 +40,9 @@ static void names_are_the_last_part_and_short(void)
                  {"", ""},
                  {"/a/b\nc\x01", "b?c?"},
                  {"/a/\xff\xfe", "??"},
+                 {"/a/x\xc2\x9b"
+                  "31m\xe2\x80\xaey\xe2\x80\xa8",
+                  "x??31m???y???"}, /* controls of terminals, and of direction */
                  {"/a/\xc3\xbc", "\xc3\xbc"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         psti_view_name(cases[i].path, name);
@@ -61,7 +66,8 @@ static void totals_lose_nothing_when_names_run_out(void)
     for (int round = 0; round < 2; round++)
         for (int i = 0; i < 300; i++) {
             snprintf(name, sizeof name, "set%d", i);
-            psti_view_end(view->ended, &view->ended_count, name, &one);
+            const int at = psti_view_place(view->ended, &view->ended_count, name);
+            psti_view_end(&view->ended[at], &one);
         }
     CHECK(view->ended_count == PSTI_VIEW_DATASETS + 1);
     for (int i = 0; i < view->ended_count; i++)
@@ -118,6 +124,111 @@ static void now_is_the_last_two_seconds(void)
     psti_history_free(h);
 }
 
+/* Of a job that goes on elsewhere, or of a clock: less than before is nothing, not very much. */
+static void what_falls_is_nothing_now(void)
+{
+    psti_history *h = psti_history_new();
+    psti_view *view = psti_view_new();
+    CHECK(psti_view_room(view, 1) == 0);
+    view->source[PSTI_VIEW_FILES].bytes = 5000;
+    reading(h, view, 10, 100, 5);
+    view->source[PSTI_VIEW_FILES].bytes = 10;
+    reading(h, view, 12, 20, 1);
+    CHECKF(view->jobs[0].rate_now == 0, "%g", view->jobs[0].rate_now);
+    CHECK(view->jobs[0].stall_now == 0 && view->model.measured_now == 0);
+    CHECKF(view->source[PSTI_VIEW_FILES].bytes_per_second_now == 0, "%g",
+           view->source[PSTI_VIEW_FILES].bytes_per_second_now);
+    view->cpu_seconds = 1;
+    view->taken_ns += 2000000000;
+    psti_history_now(h, view);
+    CHECKF(view->cpu_share_now == 0, "%g", view->cpu_share_now);
+    psti_view_free(view);
+    psti_history_free(h);
+}
+
+static void check_real(double value, const char *text)
+{
+    psti_writ t = {0};
+    psti_writ_real(&t, value);
+    CHECKF(t.size == strlen(text) && memcmp(t.data, text, t.size) == 0, "%.*s", (int)t.size,
+           t.data);
+    psti_writ_fini(&t);
+}
+
+static void check_reals(void)
+{
+    check_real(0.25, "0.25");
+    check_real(-1234.5, "-1234.5");
+    check_real(12345.6782, "12345.6782"); /* a day's wait, to less than a millisecond */
+    check_real(999.9999, "1000");         /* in step with what follows */
+    check_real(1000.0001, "1000.0001");
+    check_real(1763300000.25, "1763300000.25");
+    check_real(1e300, "1e+300");
+    check_real(NAN, "0");
+    check_real(INFINITY, "0");
+}
+
+/* A locale of German numbers, made for this run where none is installed. */
+static bool set_commas(void)
+{
+    char dir[] = "/tmp/penstock-locale-XXXXXX", command[200];
+    if (setlocale(LC_NUMERIC, "de_DE.UTF-8"))
+        return true;
+    if (!mkdtemp(dir))
+        return false;
+    snprintf(command, sizeof command, "localedef -i de_DE -f UTF-8 %s/de_DE.UTF-8 2>/dev/null",
+             dir);
+    setenv("LOCPATH", dir, 1);
+    const bool set = system(command) == 0 && setlocale(LC_NUMERIC, "de_DE.UTF-8");
+    snprintf(command, sizeof command, "rm -r %s", dir);
+    return system(command) == 0 && set;
+}
+
+static void numbers_have_points_in_every_locale(void)
+{
+    psti_view *view = psti_view_new();
+    psti_writ text = {0};
+    check_reals();
+    CHECK(psti_view_room(view, 1) == 0);
+    view->job_count = 1;
+    view->jobs[0].stage_count = 1;
+    view->jobs[0].stage[0].total_ns = 1500000000;
+    if (!set_commas()) {
+        printf("no locale with commas can be made here\n");
+    } else {
+        char digits[16];
+        snprintf(digits, sizeof digits, "%g", 0.5);
+        CHECK(strcmp(digits, "0,5") == 0);
+        check_reals();
+        psti_metrics(view, &text);
+        psti_writ_put(&text, "", 1);
+        CHECK(!text.failed && strstr(text.data, "le=\"0.00025\"") && strstr(text.data, " 1.5\n"));
+        setlocale(LC_NUMERIC, "C");
+    }
+    psti_writ_fini(&text);
+    psti_view_free(view);
+}
+
+static void bounds_of_buckets_are_the_bounds(void)
+{
+    psti_view *view = psti_view_new();
+    psti_writ text = {0};
+    int found = 0;
+    CHECK(psti_view_room(view, 1) == 0);
+    view->job_count = 1;
+    view->jobs[0].stage_count = 1;
+    psti_metrics(view, &text);
+    psti_writ_put(&text, "", 1);
+    for (const char *at = text.data; (at = strstr(at, "le=\"")); found++) {
+        at += 4;
+        CHECK(found == PSTI_VIEW_BOUNDS ? strncmp(at, "+Inf\"", 5) == 0
+                                        : strtod(at, NULL) == psti_view_bounds[found]);
+    }
+    CHECK(found == PSTI_VIEW_BOUNDS + 1);
+    psti_writ_fini(&text);
+    psti_view_free(view);
+}
+
 static void check_string(const char *text, const char *json)
 {
     psti_json j = {0};
@@ -137,6 +248,11 @@ static void strings_are_json(void)
     check_string("\xed\xa0\x80", "\"\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\"");
     check_string("\xf4\x90\x80\x80x", "\"\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbdx\"");
     check_string("\x80", "\"\xef\xbf\xbd\"");
+    /* what steers a terminal, and what ends a line in a script */
+    check_string("\xc2\x9b"
+                 "1\xe2\x80\xae\xe2\x81\xa9\xd8\x9c\xe2\x80\xa8",
+                 "\"\\u009b1\\u202e\\u2069\\u061c\\u2028\"");
+    check_string("\xc2\xa0\xe2\x80\xa6", "\"\xc2\xa0\xe2\x80\xa6\"");
 }
 
 static void two_ops_of_one_name_are_two_series(void)
@@ -162,7 +278,10 @@ int main(void)
     RUN(names_are_the_last_part_and_short);
     RUN(totals_lose_nothing_when_names_run_out);
     RUN(now_is_the_last_two_seconds);
+    RUN(what_falls_is_nothing_now);
     RUN(strings_are_json);
+    RUN(numbers_have_points_in_every_locale);
+    RUN(bounds_of_buckets_are_the_bounds);
     RUN(two_ops_of_one_name_are_two_series);
     return check_report();
 }
