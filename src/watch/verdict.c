@@ -59,6 +59,23 @@ static void add_time(line *l, double seconds)
         add(l, "%.3g us", 1e6 * seconds);
 }
 
+static void add_span(line *l, double seconds)
+{
+    if (seconds < 120)
+        add(l, "%.0f s", seconds);
+    else if (seconds < 7200)
+        add(l, "%.0f min", seconds / 60);
+    else
+        add(l, "%.0f h", seconds / 3600);
+}
+
+/* "1 batch", "2 batches" */
+static void add_count(line *l, double count, const char *one, const char *more)
+{
+    const double whole = floor(count + 0.5);
+    add(l, "%.0f %s", whole, whole == 1 ? one : more);
+}
+
 static void add_rate(line *l, double rate)
 {
     add(l, rate >= 100 ? "%.0f" : "%.3g", rate);
@@ -72,6 +89,7 @@ typedef struct view {
     line text;
     double stall, rate, work_s;
     psti_work_part part; /* that takes most of the workers' time */
+    bool or_more;        /* what help brings is more than can be foretold */
 } view;
 
 static double share(double part, double whole)
@@ -162,18 +180,16 @@ static void help(view *v, const char *what, const char *unit, const psti_whatif 
     snprintf(h->unit, sizeof h->unit, "%s", unit);
     h->amount = change->amount;
     h->rate = change->rate;
-    h->stall = v->in->demand > 0 && change->rate > 0 ? fmax(0, 1 - change->rate / v->in->demand)
-               : v->in->demand > 0                   ? 0
-                                                     : v->stall;
+    h->stall = v->in->demand > 0 ? fmax(0, 1 - change->rate / v->in->demand) : v->stall;
+    v->or_more |= change->or_more;
 }
 
 static void say_one(line *l, const pst_verdict_help *h, bool has_cache)
 {
-    const bool one = h->amount == 1;
     if (strcmp(h->what, "cores") == 0)
-        add(l, "%.0f more core%s", h->amount, one ? "" : "s");
+        add_count(l, h->amount, "more core", "more cores");
     else if (strcmp(h->what, "workers") == 0)
-        add(l, "%.0f more worker%s", h->amount, one ? "" : "s");
+        add_count(l, h->amount, "more worker", "more workers");
     else if (strcmp(h->what, "source") == 0)
         add(l, "a source %.3g times as fast", h->amount);
     else {
@@ -205,7 +221,7 @@ static bool say_help(view *v)
             add(&v->text, "%s", i == 0 ? "" : " or ");
             add_rate(&v->text, out->help[i].rate);
         }
-        add(&v->text, " samples/s");
+        add(&v->text, " samples/s%s", v->or_more ? " or more" : "");
     }
     return true;
 }
@@ -251,10 +267,11 @@ static bool too_early(view *v)
     if (in->seconds >= LONG_S || (in->seconds >= ENOUGH_S && in->batches >= ENOUGH_BATCHES))
         return false;
     v->out->kind = PST_VERDICT_STARTING;
-    if (in->batches_ever > 0)
-        add(&v->text, "starting: too early to say, %.0f batches in %.1f s", in->batches,
-            in->seconds);
-    else
+    if (in->batches_ever > 0) {
+        add(&v->text, "starting: %s to say, ", in->finished ? "too little" : "too early");
+        add_count(&v->text, in->batches, "batch", "batches");
+        add(&v->text, " in %.1f s", in->seconds);
+    } else
         add(&v->text, "starting: no batch yet, %.1f s after the job was opened", in->open_s);
     return true;
 }
@@ -267,8 +284,10 @@ static bool is_idle(view *v)
     v->out->kind = PST_VERDICT_IDLE;
     if (in->finished)
         add(&v->text, "idle: all epochs were handed over");
-    else
-        add(&v->text, "idle: nobody has asked for a batch for %.0f s", in->quiet_s);
+    else {
+        add(&v->text, "idle: nobody has asked for a batch for ");
+        add_span(&v->text, in->quiet_s);
+    }
     return true;
 }
 
@@ -300,6 +319,15 @@ static bool is_gpu(view *v)
     return true;
 }
 
+static void say_errors(view *v, double errors)
+{
+    if (errors < 1)
+        return;
+    add(&v->text, " (");
+    add_count(&v->text, errors, "error", "errors");
+    add(&v->text, ")");
+}
+
 /* What the source and the decoder have to do only because the tier does not. */
 static bool is_tier(view *v, bool source)
 {
@@ -309,14 +337,15 @@ static bool is_tier(view *v, bool source)
     const char *instead = source ? "bytes come from the source" : "samples are decoded again";
     if (in->remote == PSTI_STATE_DOWN) {
         v->out->kind = PST_VERDICT_REMOTE;
-        add(&v->text, "remote-bound: the remote tier does not answer (%.0f errors), so %s; ",
-            in->remote_errors, instead);
+        add(&v->text, "remote-bound: the remote tier does not answer");
+        say_errors(v, in->remote_errors);
     } else if (in->disk == PSTI_STATE_DOWN) {
         v->out->kind = PST_VERDICT_DISK;
-        add(&v->text, "disk-bound: the disk tier is off or full (%.0f errors), so %s; ",
-            in->disk_errors, instead);
+        add(&v->text, "disk-bound: the disk tier is off or full");
+        say_errors(v, in->disk_errors);
     } else
         return false;
+    add(&v->text, ", so %s; ", instead);
     say_stall(v);
     return true;
 }
@@ -353,9 +382,11 @@ static void say_source(view *v)
     add(&v->text, helps ? " (" : "");
     say_stall(v);
     if (in->source_bytes_s > 0)
-        add(&v->text, "; %.3g MB/s come", 1e-6 * in->source_bytes_s);
+        add(&v->text, "; %.3g MB/s arrive", 1e-6 * in->source_bytes_s);
     if (in->reads > 0 && in->read_s > 0) {
-        add(&v->text, ", %.0f reads at a time of ", fmax(1, in->reads));
+        add(&v->text, ", ");
+        add_count(&v->text, fmax(1, in->reads), "read", "reads");
+        add(&v->text, " at a time of ");
         add_time(&v->text, in->read_s);
         add(&v->text, " each");
     }
@@ -372,15 +403,19 @@ static void say_memory(view *v)
     const psti_verdict_input *in = v->in;
     v->out->kind = PST_VERDICT_MEMORY;
     add(&v->text, "memory-bound: ");
-    const psti_whatif more = {fmax(0, in->memory_wanted - in->budget_bytes), 0};
-    if (more.amount > 0) {
-        help(v, "memory", "bytes", &more);
-        say_one(&v->text, &v->out->help[0], false);
-        add(&v->text, " would hold what should be ready; ");
+    const bool cut = in->depth < in->depth_wanted;
+    help(v, "memory", "bytes", &in->more_memory);
+    if (v->out->help_count > 0) {
+        if (cut) {
+            say_one(&v->text, &v->out->help[0], false);
+            add(&v->text, " would hold what should be ready");
+        } else
+            say_help(v);
+        add(&v->text, "; ");
     }
     add(&v->text, "the budget of ");
     add_bytes(&v->text, in->budget_bytes);
-    if (in->depth < in->depth_wanted)
+    if (cut)
         add(&v->text, " has room for %.0f of %.0f batches ahead, and ", in->depth,
             in->depth_wanted);
     else
@@ -391,9 +426,9 @@ static void say_memory(view *v)
 static void say_starved(view *v, double own)
 {
     v->out->kind = PST_VERDICT_STARVED;
-    const double others = v->in->jobs - 1;
-    add(&v->text, "starved: %.0f other job%s %.0f %% of the workers' time while this one waits; ",
-        others, others == 1 ? " takes" : "s take", 100 * (1 - own));
+    add(&v->text, "starved: ");
+    add_count(&v->text, v->in->jobs - 1, "other job takes", "other jobs take");
+    add(&v->text, " %.0f %% of the workers' time while this one waits; ", 100 * (1 - own));
     say_stall(v);
     help(v, "cores", "cores", &v->in->more_cores);
     if (v->out->help_count) {
@@ -418,8 +453,10 @@ static bool is_workers(view *v)
     add(&v->text, "workers-bound: ");
     help(v, "workers", "workers", &in->more_workers);
     say_help(v);
-    add(&v->text, " (%.0f %s busy all the time, %.1f of %.0f cores; ", in->workers,
-        in->workers == 1 ? "is" : "are", in->cpu, in->cpus);
+    add(&v->text, " (");
+    add_count(&v->text, in->workers, "worker is busy all the time and keeps",
+              "workers are busy all the time and keep");
+    add(&v->text, " %.1f of %.0f cores busy; ", in->cpu, in->cpus);
     say_stall(v);
     add(&v->text, ")");
     return true;
@@ -430,10 +467,11 @@ static void crowding(view *v)
     const psti_verdict_input *in = v->in;
     if (in->queued < IDLE_CORES * in->busy)
         return;
-    if (in->workers > in->cpus)
-        add(&v->text, "; %.0f workers share %.0f core%s, so fewer would do as well", in->workers,
-            in->cpus, in->cpus == 1 ? "" : "s");
-    else if (in->cpu < (1 - IDLE_CORES) * fmin(in->workers, in->cpus))
+    if (in->workers > in->cpus) {
+        add(&v->text, "; %.0f workers share ", in->workers);
+        add_count(&v->text, in->cpus, "core", "cores");
+        add(&v->text, ", so fewer would do as well");
+    } else if (in->cpu < (1 - IDLE_CORES) * fmin(in->workers, in->cpus))
         add(&v->text, "; other programs have the cores: the workers got %.1f of %.0f", in->cpu,
             in->cpus);
 }
@@ -444,16 +482,20 @@ static void say_work(view *v)
     v->out->kind = kind_of(v->part);
     add(&v->text,
         "%s-bound: ", v->out->kind == PST_VERDICT_AUGMENT ? "augment" : part_names[v->part]);
+    /* A function of the caller's may exclude itself, as Python's do: that cores help is known only
+     * where more than one was busy with it. */
+    const bool beside = !in->stage_is_call || in->cpu > 1 + IDLE_CORES;
     /* Some wait inside, and yet one always runs: they exclude each other. */
     const double run = in->cpu + in->queued;
-    const bool alone = in->stage_is_call && in->workers > 1 && run > SLEEPS &&
-                       in->busy - run > (1 - SLEEPS) * in->busy;
-    const bool single = in->stage_is_call && in->workers == 1 && in->cpus > 1;
-    if (!alone && !single)
+    const bool alone =
+        !beside && in->workers > 1 && run > SLEEPS && in->busy - run > (1 - SLEEPS) * in->busy;
+    if (beside)
         help(v, "cores", "cores", &in->more_cores);
     if (!in->filling)
         help(v, "cache", "bytes", &in->more_cache);
     const bool helps = say_help(v);
+    if (!helps && beside && !in->filling && in->demand > 0)
+        add(&v->text, "no sensible number of cores or amount of cache would remove the stall; ");
     add(&v->text, helps ? " (" : "");
     say_stall(v);
     add(&v->text, "; ");

@@ -32,6 +32,7 @@ typedef enum psti_tier_state { PSTI_STATE_NONE, PSTI_STATE_UP, PSTI_STATE_DOWN }
 /* What the model foretells of a change; amount 0: it would not help. */
 typedef struct psti_whatif {
     double amount, rate;
+    bool or_more; /* rate is as far as can be foretold */
 } psti_whatif;
 
 typedef struct psti_verdict_input {
@@ -60,13 +61,13 @@ typedef struct psti_verdict_input {
 
     double cache_bytes, found; /* that the cache may have; share of samples that came from it */
     bool filling;              /* it is not full, and will do once it is */
-    double budget_bytes, memory_wanted; /* memory_wanted: that would hold all that is asked for */
-    double depth, depth_wanted;         /* batches ready at most; that were asked for */
-    int disk, remote;                   /* psti_tier_state */
+    double budget_bytes;
+    double depth, depth_wanted; /* batches ready at most; that were asked for */
+    int disk, remote;           /* psti_tier_state */
     double disk_errors, remote_errors;
     double jobs;
 
-    psti_whatif more_cores, more_cache, faster_source, more_workers;
+    psti_whatif more_cores, more_cache, faster_source, more_workers, more_memory;
 } psti_verdict_input;
 
 /* Everything but size. */

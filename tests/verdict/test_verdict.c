@@ -28,12 +28,12 @@ static psti_verdict_input busy_decoding(void)
         .depth = 4,
         .depth_wanted = 4,
         .budget_bytes = 0x1p30,
-        .memory_wanted = 0x1.8p30,
         .jobs = 1,
         .more_cores = {3, 166},
         .more_cache = {0x1p32, 166},
         .faster_source = {3, 166},
         .more_workers = {0, 0},
+        .more_memory = {0x1p29, 166},
     };
 }
 
@@ -177,7 +177,11 @@ static void nothing_is_offered_that_would_not_help(void)
     psti_verdict_input in = busy_decoding();
     in.more_cores = in.more_cache = in.faster_source = (psti_whatif){0};
     pst_verdict v = verdict_of(&in);
-    CHECK(v.help_count == 0 && !says(&v, "would"));
+    CHECKF(v.help_count == 0 && says(&v, "decode-bound: no sensible number of cores"), "%s",
+           v.text);
+    in.demand = 0;
+    v = verdict_of(&in);
+    CHECKF(v.help_count == 0 && !says(&v, "would"), "%s", v.text);
     in.for_s[PSTI_FOR_SOURCE] = 8;
     v = verdict_of(&in);
     CHECK(v.kind == PST_VERDICT_SOURCE && v.help_count == 0 && !says(&v, "would"));

@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a verdict advises is done, exactly that, and what it promised has to come: the rate, and the stall that is left."""
+import os
+import threading
+import time
+
+import pytest
+
+import penstock
+from conftest import Consumer, helped, make, until, verdict_of
+
+CROP = "decode | random_resized_crop(16) | hflip"
+RATE, STALL = 0.8, 0.1  # of what was promised at least; more than was promised at most
+
+
+def advice(verdict, what):
+    assert what in helped(verdict), verdict
+    return next(one for one in verdict["help"] if one["what"] == what)
+
+
+def kept(loader, step_s, promised, **more):
+    """Trains until what was promised is there."""
+    print("promised: %s" % promised)
+    return until(loader, step_s, lambda v: v["numbers"]["rate"] >= RATE * promised["rate"] and v["stall"] <= promised["stall"] + STALL, **more)
+
+
+# ---- the source ------------------------------------------------------------------------------------------------------
+
+STEP_S = 0.025  # 320 samples/s
+SLOW = {"rate": 250e3, "delay_s": 0, "times": 4}  # 140 photos a second, of 1,200
+
+
+def loads(address, **more):
+    return penstock.Loader(penstock.Dataset(address, index_dir=""), CROP, 8, workers=2, **{"cache": 0, **more})
+
+
+def test_a_source_of_more_bandwidth(bucket):
+    with loads(bucket(**SLOW)) as loader:
+        promised = advice(verdict_of(loader, STEP_S, "source"), "source")
+    with loads(bucket(**{**SLOW, "rate": SLOW["rate"] * promised["amount"]})) as loader:
+        kept(loader, STEP_S, promised)
+
+
+def test_a_cache_before_a_slow_source(bucket):
+    address = bucket(**SLOW)
+    with loads(address) as loader:
+        promised = advice(verdict_of(loader, STEP_S, "source"), "cache")
+    with loads(address, cache=int(promised["amount"])) as loader:
+        kept(loader, STEP_S, promised)
+
+
+def test_a_source_that_answers_sooner(bucket):
+    """As many requests are under way as may be."""
+    with loads(bucket(rate=1e9, delay_s=2.0, times=4)) as loader:
+        promised = advice(verdict_of(loader, STEP_S, "source"), "source")
+    with loads(bucket(rate=1e9, delay_s=2.0 / promised["amount"], times=4)) as loader:
+        kept(loader, STEP_S, promised)
+
+
+class Archive:
+    def __init__(self, photos, each_s):
+        self.bytes, self.each_s = next(iter(sorted(photos.rglob("*.jpg")))).read_bytes(), each_s
+
+    def __len__(self):
+        return 2000
+
+    def read(self, i):
+        time.sleep(self.each_s)
+        return self.bytes, i % 2
+
+
+def test_a_faster_source_of_the_users_own(photos):
+    with penstock.Loader(Archive(photos, 0.3), CROP, 8, workers=2, cache=0) as loader:
+        promised = advice(verdict_of(loader, 0.05, "source"), "source")
+    with penstock.Loader(Archive(photos, 0.3 / promised["amount"]), CROP, 8, workers=2, cache=0) as loader:
+        kept(loader, 0.05, promised)
+
+
+# ---- workers and cores -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("workers, batch, step_s", [(1, 2, 0.05), (2, 8, 0.05), (3, 8, 0.02), (2, 4, 0)])
+def test_more_workers(photos, workers, batch, step_s):
+    with penstock.Loader(photos, CROP + " | delay(60)", batch, workers=workers, cache=0) as loader:
+        promised = advice(verdict_of(loader, step_s, "workers"), "workers")
+    with penstock.Loader(photos, CROP + " | delay(60)", batch, workers=workers + int(promised["amount"]), cache=0) as loader:
+        kept(loader, step_s, promised)
+
+
+@pytest.fixture
+def one_core():
+    """The threads that are begun meanwhile have one core."""
+    before = os.sched_getaffinity(0)
+    if len(before) < 2:
+        pytest.skip("one core is all there is")
+    os.sched_setaffinity(0, {min(before)})
+    yield lambda more: os.sched_setaffinity(0, sorted(before)[:1 + more])
+    os.sched_setaffinity(0, before)
+
+
+def test_more_cores(photos, one_core):
+    text = CROP + " | delay(20, by=burn)"
+    with penstock.Loader(photos, text, 2, workers=1, cache=0) as loader:
+        promised = advice(verdict_of(loader, 0.025, "augment"), "cores")
+    assert promised["amount"] == 1, promised
+    one_core(1)
+    with penstock.Loader(photos, text, 2, workers=2, cache=0) as loader:
+        kept(loader, 0.025, promised)
+
+
+def starve(photos, workers, kind_or_promise):
+    engine = penstock.Engine(workers=workers)
+    with penstock.Loader(photos, CROP + " | delay(150)", 8, engine=engine) as heavy, penstock.Loader(photos, CROP, 2, engine=engine) as light:
+        other = Consumer(heavy, 0)
+        thread = threading.Thread(target=other.run)
+        thread.start()
+        try:
+            if kind_or_promise == "starved":
+                return verdict_of(light, 0.02, "starved")
+            return kept(light, 0.02, kind_or_promise)
+        finally:
+            other.stop.set()
+            thread.join()
+            engine.close()
+
+
+def test_more_cores_for_one_that_starves(photos):
+    told = starve(photos, 2, "starved")
+    promised = advice(told, "cores")
+    starve(photos, 2 + int(promised["amount"]), promised)
+
+
+# ---- memory ----------------------------------------------------------------------------------------------------------
+
+
+def test_memory_for_more_batches(photos):
+    """Bursts of 12 batches of 3 MB, for which there is time in between, but no room."""
+    text, more = "decode | random_resized_crop(128) | delay(5) | normalize(imagenet)", {"workers": 4, "cache": 0, "ready_depth": 16}
+    with penstock.Loader(photos, text, 16, memory="40M", **more) as loader:
+        promised = advice(verdict_of(loader, 1.5, "memory", burst=12, each_s=3.0), "memory")
+    with penstock.Loader(photos, text, 16, memory=(40 << 20) + int(promised["amount"]), **more) as loader:
+        kept(loader, 1.5, promised, burst=12, each_s=3.0)
+
+
+def test_memory_for_more_samples_at_a_time(tmp_path):
+    """Pictures of 12 MB, of which as many are in hand as there is room for."""
+    data, text = make(tmp_path, 6, 2000, 2000, "png"), "decode | delay(400) | center_crop(16)"
+    with penstock.Loader(data, text, 2, workers=4, cache=0, memory="48M") as loader:
+        promised = advice(verdict_of(loader, 0.2, "memory"), "memory")
+    with penstock.Loader(data, text, 2, workers=4, cache=0, memory=(48 << 20) + int(promised["amount"])) as loader:
+        kept(loader, 0.2, promised)
