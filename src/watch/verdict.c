@@ -385,13 +385,12 @@ static void say_source(view *v)
         add(&v->text, "; %.3g MB/s arrive", 1e-6 * in->source_bytes_s);
     if (in->reads > 0 && in->read_s > 0) {
         add(&v->text, ", ");
-        add_count(&v->text, fmax(1, in->reads), "read", "reads");
-        add(&v->text, " at a time of ");
+        add_count(&v->text, fmax(1, in->reads), "sample waits ", "samples at a time wait ");
         add_time(&v->text, in->read_s);
-        add(&v->text, " each");
+        add(&v->text, " for %s", in->reads < 1.5 ? "its bytes" : "their bytes");
     }
     if (in->reads_at_most)
-        add(&v->text, ", as many as may be: the time of each is what is slow");
+        add(&v->text, ", as many as may be: the time of each read is what is slow");
     add(&v->text, helps ? ")" : "");
     if (in->filling)
         say_filling(v);

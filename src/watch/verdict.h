@@ -56,8 +56,9 @@ typedef struct psti_verdict_input {
     bool stage_is_call; /* a function of the caller's */
     bool ready_order;
 
-    double source_bytes_s, reads, read_s; /* reads under way on average; time of one */
-    bool reads_at_most;                   /* as many as may be, and each addition had helped */
+    /* Samples that wait for bytes on average; how long one does, once its turn came. */
+    double source_bytes_s, reads, read_s;
+    bool reads_at_most; /* as many as may be, and each addition had helped */
 
     double cache_bytes, found; /* that the cache may have; share of samples that came from it */
     bool filling;              /* it is not full, and will do once it is */
