@@ -18,8 +18,7 @@ static const double WINDOW_S = 1;       /* a look at least so old is compared wi
 static const double WINDOW_BATCHES = 4; /* … if so many batches came since */
 static const double NO_BATCH_S = 10;    /* then it is time to say why */
 static const double ALL_IT_GETS =
-    0.95;                           /* stall above which the consumer's own speed is not known */
-static const double REMOVED = 0.02; /* stall that is none */
+    0.95; /* stall above which the consumer's own speed is not known */
 /* Of a cache entry beside what it holds, at most: head, alignment, a rest of a block that is too
  * short to be another. Counts until there are entries to look at. */
 static const double ENTRY_BYTES = 1024;
@@ -309,10 +308,10 @@ static bool helps(const asking *q, psti_model_change change, double amount, psti
 {
     const double gain = psti_model_gain(&q->model, change, amount);
     const double rate = q->rate * (1 + gain);
-    const bool enough = q->need > 0 ? 1 + gain >= (1 - REMOVED) * q->need : gain >= WORTH;
+    const bool enough = q->need > 0 ? 1 + gain >= (1 - PSTI_NO_STALL) * q->need : gain >= WORTH;
     const double most = q->rate * (q->need > 0 ? q->need : TIMES_TOLD);
     if (enough)
-        *out = (psti_whatif){amount, fmin(rate, most), q->need <= 0 && rate > most};
+        *out = (psti_whatif){amount, fmin(rate, most)};
     return enough;
 }
 
@@ -321,7 +320,8 @@ static void ask_cores(asking *q)
     psti_verdict_input *in = q->in;
     const double now = q->model.cores;
     const double all = fmin(in->workers, in->cpus);
-    double more = q->need > 0 ? ceil(now * ((1 - REMOVED) * q->need - 1) / core_share(in)) : all;
+    double more =
+        q->need > 0 ? ceil(now * ((1 - PSTI_NO_STALL) * q->need - 1) / core_share(in)) : all;
     more = fmax(1, more);
     if (more <= TIMES_MOST * all &&
         helps(q, PSTI_MODEL_MORE_CORES, more * core_share(in), &in->more_cores))
@@ -382,7 +382,8 @@ static void ask_workers(asking *q)
     const double each = in->busy > 0 ? in->cpu / in->busy : 1;
     const double most = fmin(each > 0 ? floor(in->cpus / each) : INFINITY,
                              TIMES_MOST * fmax(in->workers, in->cpus));
-    const double want = q->need > 0 ? ceil(in->workers * (1 - REMOVED) * q->need) : 2 * in->workers;
+    const double want =
+        q->need > 0 ? ceil(in->workers * (1 - PSTI_NO_STALL) * q->need) : 2 * in->workers;
     const double get = fmin(want, most);
     if (get <= in->workers)
         return;
@@ -413,7 +414,7 @@ static void ask_memory(asking *q, const psti_feed_facts *f, double may_have)
     if (more > may_have - f->budget_bytes)
         return;
     times = fmin(times, q->need > 0 ? q->need : TIMES_TOLD);
-    in->more_memory = (psti_whatif){more, q->rate * times, false};
+    in->more_memory = (psti_whatif){more, q->rate * times};
 }
 
 static void fill_help(psti_verdict_input *in, const look *now, double may_have)
@@ -424,7 +425,7 @@ static void fill_help(psti_verdict_input *in, const look *now, double may_have)
     const double work = in->for_s[PSTI_FOR_WORK] + in->for_s[PSTI_FOR_TURN];
     const bool source = in->for_s[PSTI_FOR_SOURCE] > work;
     q.need = in->demand > 0 && q.rate > 0 ? in->demand / q.rate : 0;
-    if (q.rate <= 0 || in->wait_s < REMOVED * in->seconds)
+    if (q.rate <= 0 || in->wait_s < PSTI_NO_STALL * in->seconds)
         return;
     if (!source)
         ask_workers(&q);
@@ -435,7 +436,8 @@ static void fill_help(psti_verdict_input *in, const look *now, double may_have)
     if (f->cache_bytes > 0 && f->keeps && first) {
         psti_model_answer full;
         psti_model_solve(&q.model, &full);
-        in->filling = full.rate.total >= (q.need > 0 ? (1 - REMOVED) * in->demand : 2 * q.rate);
+        in->filling =
+            full.rate.total >= (q.need > 0 ? (1 - PSTI_NO_STALL) * in->demand : 2 * q.rate);
         if (in->filling)
             return;
     }
@@ -501,7 +503,7 @@ static void judge_all(pst_engine *engine, pst_verdict *out, psti_view *view)
         for (int i = 0; view && i < view->job_count; i++)
             if (view->jobs[i].id == job->id)
                 view->jobs[i].verdict = one;
-        waiting += one.stall >= REMOVED && one.kind != PST_VERDICT_IDLE;
+        waiting += one.stall >= PSTI_NO_STALL && one.kind != PST_VERDICT_IDLE;
         if (jobs++ == 0 || weight(&one) > weight(out))
             *out = one;
     }

@@ -10,7 +10,6 @@
 
 #include "watch/verdict.h"
 
-static const double STALL = 0.02; /* below it the consumer is as good as never waiting */
 static const double ENOUGH_S = 0.5, ENOUGH_BATCHES = 4, LONG_S = 10; /* to say anything */
 static const double IDLE_S = 2, IDLE_STEPS = 5;                      /* without a request */
 static const double BAD = 0.05, BAD_LEAST = 5; /* share of samples; how many */
@@ -89,7 +88,6 @@ typedef struct view {
     line text;
     double stall, rate, work_s;
     psti_work_part part; /* that takes most of the workers' time */
-    bool or_more;        /* what help brings is more than can be foretold */
 } view;
 
 static double share(double part, double whole)
@@ -181,7 +179,6 @@ static void help(view *v, const char *what, const char *unit, const psti_whatif 
     h->amount = change->amount;
     h->rate = change->rate;
     h->stall = v->in->demand > 0 ? fmax(0, 1 - change->rate / v->in->demand) : v->stall;
-    v->or_more |= change->or_more;
 }
 
 static void say_one(line *l, const pst_verdict_help *h, bool has_cache)
@@ -212,7 +209,7 @@ static bool say_help(view *v)
         return false;
     bool removed = v->in->demand > 0;
     for (int i = 0; i < out->help_count; i++)
-        removed &= out->help[i].stall <= STALL + 1e-9;
+        removed &= out->help[i].stall <= PSTI_NO_STALL + 1e-9;
     if (removed) {
         add(&v->text, " would remove the stall");
     } else {
@@ -221,7 +218,7 @@ static bool say_help(view *v)
             add(&v->text, "%s", i == 0 ? "" : " or ");
             add_rate(&v->text, out->help[i].rate);
         }
-        add(&v->text, " samples/s%s", v->or_more ? " or more" : "");
+        add(&v->text, " samples/s");
     }
     return true;
 }
@@ -306,12 +303,12 @@ static bool is_bad(view *v)
 
 static bool is_gpu(view *v)
 {
-    if (v->stall >= STALL)
+    if (v->stall >= PSTI_NO_STALL)
         return false;
     v->out->kind = PST_VERDICT_GPU;
     add(&v->text, "GPU-bound: the consumer takes ");
     add_rate(&v->text, v->rate);
-    if (v->stall < STALL / 4)
+    if (v->stall < PSTI_NO_STALL / 4)
         add(&v->text, " samples/s and never waits");
     else
         add(&v->text, " samples/s and waits %.1f %% of the time", 100 * v->stall);

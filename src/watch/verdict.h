@@ -29,10 +29,12 @@ typedef enum psti_work_part {
 
 typedef enum psti_tier_state { PSTI_STATE_NONE, PSTI_STATE_UP, PSTI_STATE_DOWN } psti_tier_state;
 
+/* Below it the consumer is as good as never waiting. */
+static const double PSTI_NO_STALL = 0.02;
+
 /* What the model foretells of a change; amount 0: it would not help. */
 typedef struct psti_whatif {
     double amount, rate;
-    bool or_more; /* rate is as far as can be foretold */
 } psti_whatif;
 
 typedef struct psti_verdict_input {

@@ -148,7 +148,7 @@ def test_few_workers_beside_idle_cores(photos):
     assert helped(verdict) == ["workers"] and "workers-bound: " in verdict["text"], verdict
     wanted = 1 + verdict["help"][0]["amount"]
     assert 2 <= wanted <= 6, "40 samples of 60 ms each are the work of 2.4 workers: %s" % verdict
-    with penstock.Loader(photos, CROP + " | delay(60)", 2, workers=int(wanted) + 2, cache=0) as loader:
+    with penstock.Loader(photos, CROP + " | delay(60)", 2, workers=int(wanted), cache=0) as loader:
         verdict_of(loader, 0.05, "gpu")
 
 

@@ -301,6 +301,86 @@ static void notes_stand_beside_the_verdict(void)
     CHECKF(says(&v, "still being filled") && !offers(&v, "cache"), "%s", v.text);
 }
 
+/* ---- how it is said ---------------------------------------------------------------------------
+ */
+
+static void one_is_not_many(void)
+{
+    psti_verdict_input in = busy_decoding();
+    in.more_cores = (psti_whatif){1, 166};
+    in.more_cache = (psti_whatif){0};
+    pst_verdict v = verdict_of(&in);
+    CHECKF(says(&v, "1 more core would"), "%s", v.text);
+    in = busy_decoding();
+    in.batches = 1;
+    in.seconds = 1;
+    v = verdict_of(&in);
+    CHECKF(says(&v, "1 batch in 1.0 s"), "%s", v.text);
+    in = busy_decoding();
+    in.remote = PSTI_STATE_DOWN;
+    v = verdict_of(&in);
+    CHECKF(says(&v, "does not answer, so samples"), "%s", v.text);
+    in.remote_errors = 1;
+    v = verdict_of(&in);
+    CHECKF(says(&v, "does not answer (1 error), so samples"), "%s", v.text);
+    in = busy_decoding();
+    in.for_s[PSTI_FOR_SOURCE] = 40;
+    in.source_bytes_s = 1e6;
+    in.reads = 1;
+    in.read_s = 0.1;
+    v = verdict_of(&in);
+    CHECKF(says(&v, "1 MB/s arrive, 1 sample waits 100 ms for its bytes"), "%s", v.text);
+    in.reads = 2;
+    v = verdict_of(&in);
+    CHECKF(says(&v, "2 samples at a time wait 100 ms for their bytes"), "%s", v.text);
+}
+
+static void other_jobs_are_counted(void)
+{
+    psti_verdict_input in = busy_decoding();
+    in.jobs = 2;
+    in.for_s[PSTI_FOR_TURN] = 40;
+    pst_verdict v = verdict_of(&in);
+    CHECKF(says(&v, "1 other job takes 91 %"), "%s", v.text);
+    in.jobs = 3;
+    v = verdict_of(&in);
+    CHECKF(says(&v, "2 other jobs take 91 %"), "%s", v.text);
+}
+
+static void long_times_have_long_units(void)
+{
+    static const struct {
+        double seconds;
+        const char *said;
+    } spans[] = {{3, " 3 s"}, {119, " 119 s"}, {120, " 2 min"}, {7200, " 2 h"}};
+    for (size_t i = 0; i < sizeof spans / sizeof *spans; i++) {
+        psti_verdict_input in = busy_decoding();
+        in.quiet_s = spans[i].seconds;
+        const pst_verdict v = verdict_of(&in);
+        CHECKF(v.kind == PST_VERDICT_IDLE && says(&v, spans[i].said), "%s", v.text);
+    }
+}
+
+static void memory_says_what_it_is_for(void)
+{
+    psti_verdict_input in = busy_decoding();
+    in.for_s[PSTI_FOR_ROOM] = 40;
+    pst_verdict v = verdict_of(&in);
+    CHECKF(says(&v, "memory-bound: 512 MiB more memory would remove the stall; the budget of 1 GiB "
+                    "is used up") &&
+               v.help[0].stall < 0.02 && v.help[0].rate == 166,
+           "%s", v.text);
+    in.more_memory.rate = 120;
+    v = verdict_of(&in);
+    CHECKF(says(&v, "would bring 120 samples/s") && v.help[0].stall > 0.2, "%s", v.text);
+    in.depth = 1;
+    v = verdict_of(&in);
+    CHECKF(says(&v, "would hold what should be ready") && says(&v, "1 of 4 batches"), "%s", v.text);
+    in.more_memory.amount = 0;
+    v = verdict_of(&in);
+    CHECKF(v.help_count == 0 && says(&v, "memory-bound: the budget of"), "%s", v.text);
+}
+
 static void text_never_overflows(void)
 {
     psti_verdict_input in = busy_decoding();
@@ -328,6 +408,10 @@ int main(void)
     RUN(own_work_and_that_of_others_count_together);
     RUN(slow_samples_are_named_where_workers_stand_idle);
     RUN(notes_stand_beside_the_verdict);
+    RUN(one_is_not_many);
+    RUN(other_jobs_are_counted);
+    RUN(long_times_have_long_units);
+    RUN(memory_says_what_it_is_for);
     RUN(text_never_overflows);
     return check_report();
 }
