@@ -23,10 +23,9 @@ static const double ALL_IT_GETS =
  * short to be another. Counts until there are entries to look at. */
 static const double ENTRY_BYTES = 1024;
 static const double NO_FORM_BYTES =
-    1e15;                            /* the model wants one encoded form; this one saves nothing */
-static const double TIMES_MOST = 8;  /* of what there is: more than that is no advice */
-static const double TIMES_TOLD = 10; /* of the rate: costs are not believed beyond it */
-static const double WORTH = 0.1;     /* gain that is worth a word */
+    1e15;                           /* the model wants one encoded form; this one saves nothing */
+static const double TIMES_MOST = 8; /* of what there is: more than that is no advice */
+static const double WORTH = 0.1;    /* gain that is worth a word */
 
 typedef struct look {
     pst_job_stats stats;
@@ -309,7 +308,7 @@ static bool helps(const asking *q, psti_model_change change, double amount, psti
     const double gain = psti_model_gain(&q->model, change, amount);
     const double rate = q->rate * (1 + gain);
     const bool enough = q->need > 0 ? 1 + gain >= (1 - PSTI_NO_STALL) * q->need : gain >= WORTH;
-    const double most = q->rate * (q->need > 0 ? q->need : TIMES_TOLD);
+    const double most = q->rate * (q->need > 0 ? q->need : PSTI_TIMES_TOLD);
     if (enough)
         *out = (psti_whatif){amount, fmin(rate, most)};
     return enough;
@@ -351,8 +350,8 @@ static void ask_cache(asking *q, const psti_feed_facts *f, double may_have)
         else
             low = middle;
     }
-    found.amount = round_up(high);
-    if (found.amount <= may_have - f->budget_bytes)
+    high = round_up(high);
+    if (high <= may_have - f->budget_bytes && helps(q, PSTI_MODEL_MORE_CACHE, high, &found))
         q->in->more_cache = found;
 }
 
@@ -413,7 +412,7 @@ static void ask_memory(asking *q, const psti_feed_facts *f, double may_have)
     more = more > 0 ? round_up(more) : 0;
     if (more > may_have - f->budget_bytes)
         return;
-    times = fmin(times, q->need > 0 ? q->need : TIMES_TOLD);
+    times = fmin(times, q->need > 0 ? q->need : PSTI_TIMES_TOLD);
     in->more_memory = (psti_whatif){more, q->rate * times};
 }
 

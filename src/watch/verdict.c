@@ -215,7 +215,8 @@ static bool say_help(view *v)
     } else {
         add(&v->text, " would bring ");
         for (int i = 0; i < out->help_count; i++) {
-            add(&v->text, "%s", i == 0 ? "" : " or ");
+            const bool far = out->help[i].rate >= (PSTI_TIMES_TOLD - 1e-9) * v->rate;
+            add(&v->text, "%s%s", i == 0 ? "" : " or ", far ? "at least " : "");
             add_rate(&v->text, out->help[i].rate);
         }
         add(&v->text, " samples/s");

@@ -31,6 +31,8 @@ typedef enum psti_tier_state { PSTI_STATE_NONE, PSTI_STATE_UP, PSTI_STATE_DOWN }
 
 /* Below it the consumer is as good as never waiting. */
 static const double PSTI_NO_STALL = 0.02;
+/* Costs that were measured at one rate are not believed at more than so many times of it. */
+static const double PSTI_TIMES_TOLD = 10;
 
 /* What the model foretells of a change; amount 0: it would not help. */
 typedef struct psti_whatif {

@@ -195,9 +195,13 @@ static void a_consumer_that_takes_all_is_told_the_rate(void)
     in.wait_s = 9.9;
     in.more_cores = (psti_whatif){4, 200};
     in.more_cache = (psti_whatif){0};
-    const pst_verdict v = verdict_of(&in);
+    pst_verdict v = verdict_of(&in);
     CHECKF(says(&v, "4 more cores would bring 200 samples/s") && says(&v, "all it gets") &&
                !says(&v, "remove"),
+           "%s", v.text);
+    in.more_cache = (psti_whatif){0x1p30, 1000};
+    v = verdict_of(&in);
+    CHECKF(says(&v, "4 more cores or 1 GiB of cache would bring 200 or at least 1000 samples/s"),
            "%s", v.text);
 }
 
