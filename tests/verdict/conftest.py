@@ -70,7 +70,7 @@ class Consumer:
             pass
 
 
-def until(loader, step_s, holds, burst=1, each_s=EACH_S, deadline_s=DEADLINE_S):
+def until(loader, step_s, holds, burst=1, each_s=EACH_S):
     """Trains until what is told held some times in a row; the last verdict."""
     consumer, told, right = Consumer(loader, step_s, burst), [], 0
     begun = asked = time.monotonic()
@@ -86,7 +86,7 @@ def until(loader, step_s, holds, burst=1, each_s=EACH_S, deadline_s=DEADLINE_S):
         if right == IN_A_ROW:
             print(told[-1])
             return verdict
-        assert now - begun < deadline_s or len(told) < LOOKS, "never, but:\n%s\n%s" % ("\n".join(told[-12:]), verdict)
+        assert now - begun < DEADLINE_S or len(told) < LOOKS, "never, but:\n%s\n%s" % ("\n".join(told[-12:]), verdict)
 
 
 def verdict_of(loader, step_s, kind, burst=1, also=lambda verdict: True, each_s=EACH_S):
