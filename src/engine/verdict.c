@@ -302,12 +302,26 @@ static bool fill_model(asking *q, const look *now, bool source)
     return f->whole_s > 0 && q->rate > 0 && !psti_model_check(m);
 }
 
+/* Not the gain: that is over what the model says of now, with a cache that is full. */
+static double rate_then(const asking *q, psti_model_change change, double amount)
+{
+    psti_model_input then = q->model;
+    psti_model_answer answer;
+    if (change == PSTI_MODEL_MORE_CACHE)
+        then.cache_bytes += amount;
+    else if (change == PSTI_MODEL_MORE_CORES)
+        then.cores += amount;
+    else
+        then.source_bytes_s *= amount;
+    psti_model_solve(&then, &answer);
+    return answer.rate.total;
+}
+
 /* True: with that change there is no stall, or enough is gained. */
 static bool helps(const asking *q, psti_model_change change, double amount, psti_whatif *out)
 {
-    const double gain = psti_model_gain(&q->model, change, amount);
-    const double rate = q->rate * (1 + gain);
-    const bool enough = q->need > 0 ? 1 + gain >= (1 - PSTI_NO_STALL) * q->need : gain >= WORTH;
+    const double rate = rate_then(q, change, amount), times = rate / q->rate;
+    const bool enough = q->need > 0 ? times >= (1 - PSTI_NO_STALL) * q->need : times >= 1 + WORTH;
     const double most = q->rate * (q->need > 0 ? q->need : PSTI_TIMES_TOLD);
     if (enough)
         *out = (psti_whatif){amount, fmin(rate, most)};

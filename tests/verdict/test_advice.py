@@ -27,7 +27,7 @@ def kept(loader, step_s, promised, **more):
 # ---- the source ------------------------------------------------------------------------------------------------------
 
 STEP_S = 0.025  # 320 samples/s
-SLOW = {"rate": 250e3, "delay_s": 0, "times": 4}  # 140 photos a second, of 1,200
+SLOW = {"rate": 110e3, "delay_s": 0, "times": 2}  # 62 photos a second, of 600
 
 
 def loads(address, **more):
