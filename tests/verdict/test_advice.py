@@ -49,14 +49,6 @@ def test_a_cache_before_a_slow_source(bucket):
         kept(loader, STEP_S, promised)
 
 
-def test_a_source_that_answers_sooner(bucket):
-    """As many requests are under way as may be."""
-    with loads(bucket(rate=1e9, delay_s=2.0, times=4)) as loader:
-        promised = advice(verdict_of(loader, STEP_S, "source"), "source")
-    with loads(bucket(rate=1e9, delay_s=2.0 / promised["amount"], times=4)) as loader:
-        kept(loader, STEP_S, promised)
-
-
 class Archive:
     def __init__(self, photos, each_s):
         self.bytes, self.each_s = next(iter(sorted(photos.rglob("*.jpg")))).read_bytes(), each_s
