@@ -47,7 +47,7 @@ typedef struct pst_verdict_help {
     char what[16]; /* "cores", "cache", "source", "workers", "memory" */
     double amount; /* cores, workers, bytes: so much more; source: times as fast */
     char unit[16]; /* "cores", "workers", "bytes", "times" */
-    double rate;   /* samples/s of the job then (0 = not foretold) */
+    double rate;   /* samples/s of the job then */
     double stall;  /* share of the time that the consumer waits then */
 } pst_verdict_help;
 

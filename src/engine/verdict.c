@@ -18,15 +18,14 @@ static const double WINDOW_S = 1;       /* a look at least so old is compared wi
 static const double WINDOW_BATCHES = 4; /* … if so many batches came since */
 static const double NO_BATCH_S = 10;    /* then it is time to say why */
 static const double ALL_IT_GETS =
-    0.95;                              /* stall above which the consumer's own speed is not known */
-static const double REMOVED = 0.02;    /* stall that is none */
-static const double ENTRY_BYTES = 192; /* of a cache entry beside what it holds */
-static const double CORES_TIMES = 8, SOURCE_TIMES = 100; /* more than that is no advice */
-static const double TIMES_TOLD =
-    10; /* of what such a consumer gets now: beyond it other limits come */
-static const double OTHER_S = 20e-6; /* of a worker for a sample, beside its stages */
-static const double WORTH =
-    0.1; /* gain below which a consumer that takes all it gets is not told */
+    0.95; /* stall above which the consumer's own speed is not known */
+/* Of a cache entry beside what it holds, at most: head, alignment, a rest of a block that is too
+ * short to be another. Counts until there are entries to look at. */
+static const double ENTRY_BYTES = 1024;
+static const double NO_FORM_BYTES =
+    1e15;                           /* the model wants one encoded form; this one saves nothing */
+static const double TIMES_MOST = 8; /* of what there is: more than that is no advice */
+static const double WORTH = 0.1;    /* gain that is worth a word */
 
 typedef struct look {
     pst_job_stats stats;
@@ -184,7 +183,9 @@ static void fill_source(psti_verdict_input *in, const look *a, const look *b)
 {
     const psti_feed_facts *f = &b->facts;
     const double away = 1e-9 * since(b->stats.read_away_ns, a->stats.read_away_ns);
-    const double runs = since(b->stats.stages[0].runs, a->stats.stages[0].runs);
+    /* Those whose stored bytes were at hand were not read. */
+    const double runs = since(b->stats.stages[0].runs, a->stats.stages[0].runs) -
+                        since(b->stats.encoded_hits, a->stats.encoded_hits);
     in->source_bytes_s = since(b->stats.bytes_read, a->stats.bytes_read) / in->seconds;
     in->reads = away / in->seconds;
     in->read_s = runs > 0 ? away / runs : 0;
@@ -214,8 +215,6 @@ static void fill_rest(psti_verdict_input *in, const look *a, const look *b)
     in->budget_bytes = f->budget_bytes;
     in->depth = f->depth;
     in->depth_wanted = f->depth_wanted;
-    in->memory_wanted =
-        f->budget_bytes + round_up(fmax(f->budget_bytes / 2, 2 * (f->fixed_most - f->fixed_bytes)));
     in->disk = f->disk;
     in->remote = f->remote;
     in->disk_errors = (double)s->disk_errors;
@@ -260,14 +259,23 @@ static double core_share(const psti_verdict_input *in)
     return in->jobs > 1 && both > 0 ? fmax(0.01, in->for_s[PSTI_FOR_WORK] / both) : 1;
 }
 
-/* The job by itself, with its part of the cores; costs such that what was measured comes out. */
-static bool fill_model(asking *q, const psti_feed_facts *f, bool source)
+static double entry_bytes(const pst_job_stats *s, int form, double content)
 {
+    return s->form_entries[form] > 0 ? (double)s->form_bytes[form] / (double)s->form_entries[form]
+                                     : content + ENTRY_BYTES;
+}
+
+/* The job by itself, with its part of the cores; costs such that what was measured comes out. The
+ * cache keeps the decoded form where there is one, also where stored bytes would take less. */
+static bool fill_model(asking *q, const look *now, bool source)
+{
+    const psti_feed_facts *f = &now->facts;
     const psti_verdict_input *in = q->in;
     psti_model_input *m = &q->model;
     const double cores = fmin(in->workers, in->cpus) * core_share(in);
-    const double mix = in->found * f->part_s + (1 - in->found) * f->whole_s;
-    const double scale = source || mix <= 0 ? 1 : cores / (q->rate * mix);
+    const double finish_s = in->part_s[PSTI_PART_FINISH];
+    const double all = in->found * f->part_s + (1 - in->found) * f->whole_s + finish_s;
+    const double scale = source || all <= 0 ? 1 : cores / (q->rate * all);
     const double bytes = f->encoded_bytes > 0 ? f->encoded_bytes : 1;
     *m = (psti_model_input){.samples = f->samples,
                             .cache_bytes = f->cache_bytes,
@@ -276,31 +284,47 @@ static bool fill_model(asking *q, const psti_feed_facts *f, bool source)
                             .crop_s = scale * f->whole_s,
                             .full_s = scale * fmax(f->made_s - f->part_s, f->whole_s),
                             .augment_s = scale * fmin(f->part_s, f->whole_s),
-                            .finish_s = in->part_s[PSTI_PART_FINISH],
-                            .other_s = OTHER_S,
+                            .finish_s = scale * finish_s,
                             .jobs = 1};
+    double reads = 0; /* bytes/s for each byte of a sample */
     if (source)
-        m->source_bytes_s = q->rate * (1 - in->found) * bytes;
+        reads = q->rate * (1 - in->found);
     else if (in->reads > 0.5) /* it could do more reads at a time, as far as is known */
-        m->source_bytes_s =
-            q->rate * bytes * fmax(1, (f->reads_limit - 2 * f->workers) / in->reads);
-    if (f->keeps_encoded || source)
-        m->bytes[PSTI_MODEL_ENCODED] = bytes + ENTRY_BYTES;
+        reads = q->rate * fmax(1, (f->reads_limit - 2 * f->workers) / in->reads);
+    m->bytes[PSTI_MODEL_ENCODED] = NO_FORM_BYTES;
     if (f->keeps && f->decoded_bytes > 0)
-        m->bytes[PSTI_MODEL_DECODED] = f->decoded_bytes + ENTRY_BYTES;
-    if (!m->bytes[PSTI_MODEL_ENCODED]) /* the model always wants one; it saves nothing then */
-        m->bytes[PSTI_MODEL_ENCODED] = 1e15;
+        m->bytes[PSTI_MODEL_DECODED] =
+            entry_bytes(&now->stats, PSTI_MODEL_DECODED, f->decoded_bytes);
+    else if (f->keeps_encoded)
+        m->bytes[PSTI_MODEL_ENCODED] = entry_bytes(&now->stats, PSTI_MODEL_ENCODED, bytes);
+    /* The model reckons with bytes of an entry; what is read of each is the same in proportion. */
+    m->source_bytes_s = reads * m->bytes[PSTI_MODEL_ENCODED];
     return f->whole_s > 0 && q->rate > 0 && !psti_model_check(m);
+}
+
+/* Not the gain: that is over what the model says of now, with a cache that is full. */
+static double rate_then(const asking *q, psti_model_change change, double amount)
+{
+    psti_model_input then = q->model;
+    psti_model_answer answer;
+    if (change == PSTI_MODEL_MORE_CACHE)
+        then.cache_bytes += amount;
+    else if (change == PSTI_MODEL_MORE_CORES)
+        then.cores += amount;
+    else
+        then.source_bytes_s *= amount;
+    psti_model_solve(&then, &answer);
+    return answer.rate.total;
 }
 
 /* True: with that change there is no stall, or enough is gained. */
 static bool helps(const asking *q, psti_model_change change, double amount, psti_whatif *out)
 {
-    const double gain = psti_model_gain(&q->model, change, amount);
-    const double rate = q->rate * (1 + gain);
-    const bool enough = q->need > 0 ? 1 + gain >= (1 - REMOVED) * q->need : gain >= WORTH;
+    const double rate = rate_then(q, change, amount), times = rate / q->rate;
+    const bool enough = q->need > 0 ? times >= (1 - PSTI_NO_STALL) * q->need : times >= 1 + WORTH;
+    const double most = q->rate * (q->need > 0 ? q->need : PSTI_TIMES_TOLD);
     if (enough)
-        *out = (psti_whatif){amount, fmin(rate, q->rate * (q->need > 0 ? q->need : TIMES_TOLD))};
+        *out = (psti_whatif){amount, fmin(rate, most)};
     return enough;
 }
 
@@ -309,9 +333,10 @@ static void ask_cores(asking *q)
     psti_verdict_input *in = q->in;
     const double now = q->model.cores;
     const double all = fmin(in->workers, in->cpus);
-    double more = q->need > 0 ? ceil(now * ((1 - REMOVED) * q->need - 1) / core_share(in)) : all;
+    double more =
+        q->need > 0 ? ceil(now * ((1 - PSTI_NO_STALL) * q->need - 1) / core_share(in)) : all;
     more = fmax(1, more);
-    if (more <= CORES_TIMES * all &&
+    if (more <= TIMES_MOST * all &&
         helps(q, PSTI_MODEL_MORE_CORES, more * core_share(in), &in->more_cores))
         in->more_cores.amount = more;
 }
@@ -321,8 +346,9 @@ static void ask_cache(asking *q, const psti_feed_facts *f, double may_have)
 {
     psti_whatif found = {0};
     const double *bytes = q->model.bytes;
-    const double entry = fmax(bytes[PSTI_MODEL_DECODED],
-                              bytes[PSTI_MODEL_ENCODED] < 1e15 ? bytes[PSTI_MODEL_ENCODED] : 0);
+    const double entry = bytes[PSTI_MODEL_DECODED] > 0               ? bytes[PSTI_MODEL_DECODED]
+                         : bytes[PSTI_MODEL_ENCODED] < NO_FORM_BYTES ? bytes[PSTI_MODEL_ENCODED]
+                                                                     : 0;
     const double most = round_up(f->samples * entry);
     double low = 0, high = fmin(most, may_have - f->budget_bytes);
     if (!f->keeps || entry <= 0 || high < 0x1p20 || !helps(q, PSTI_MODEL_MORE_CACHE, high, &found))
@@ -338,17 +364,27 @@ static void ask_cache(asking *q, const psti_feed_facts *f, double may_have)
         else
             low = middle;
     }
-    found.amount = round_up(high);
-    if (found.amount <= may_have - f->budget_bytes)
+    high = round_up(high);
+    if (high <= may_have - f->budget_bytes && helps(q, PSTI_MODEL_MORE_CACHE, high, &found))
         q->in->more_cache = found;
 }
 
+/* The first step that is enough. Where none is, since cores or the consumer come next: the first
+ * that brings as good as all of what the last brings. */
 static void ask_source(asking *q)
 {
     static const double times[] = {1.5, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 50, 100};
-    for (size_t i = q->need > 0 ? 0 : 1; i < sizeof times / sizeof *times; i++)
-        if (times[i] <= SOURCE_TIMES &&
-            helps(q, PSTI_MODEL_MORE_SOURCE, times[i], &q->in->faster_source))
+    const size_t steps = sizeof times / sizeof *times;
+    asking some = *q;
+    psti_whatif *out = &q->in->faster_source, last = {0};
+    some.need = 0;
+    if (q->need > 0 && !helps(q, PSTI_MODEL_MORE_SOURCE, times[steps - 1], &last) &&
+        helps(&some, PSTI_MODEL_MORE_SOURCE, times[steps - 1], &last))
+        some.need = last.rate / q->rate;
+    else
+        some.need = q->need;
+    for (size_t i = some.need > 0 ? 0 : 1; i < steps; i++)
+        if (helps(&some, PSTI_MODEL_MORE_SOURCE, times[i], out))
             return;
 }
 
@@ -356,9 +392,11 @@ static void ask_source(asking *q)
 static void ask_workers(asking *q)
 {
     psti_verdict_input *in = q->in;
-    const double each = in->busy > 0 ? fmax(0.01, in->cpu / in->busy) : 1;
-    const double most = floor(in->cpus / each);
-    const double want = q->need > 0 ? ceil(in->workers * (1 - REMOVED) * q->need) : 2 * in->workers;
+    const double each = in->busy > 0 ? in->cpu / in->busy : 1;
+    const double most = fmin(each > 0 ? floor(in->cpus / each) : INFINITY,
+                             TIMES_MOST * fmax(in->workers, in->cpus));
+    const double want =
+        q->need > 0 ? ceil(in->workers * (1 - PSTI_NO_STALL) * q->need) : 2 * in->workers;
     const double get = fmin(want, most);
     if (get <= in->workers)
         return;
@@ -366,6 +404,30 @@ static void ask_workers(asking *q)
     in->more_workers.rate = q->rate * get / in->workers;
     if (q->need > 0)
         in->more_workers.rate = fmin(in->more_workers.rate, q->rate * q->need);
+}
+
+/* Batches: a ring is as deep as has room in half of what the cache leaves, or one batch. Samples:
+ * where workers stand without bytes for a share of the time, the others have room for the rest. */
+static void ask_memory(asking *q, const psti_feed_facts *f, double may_have)
+{
+    psti_verdict_input *in = q->in;
+    double more = 0, times = 1, waited = 0;
+    for (int i = 0; i < PSTI_FORS; i++)
+        waited += in->for_s[i];
+    if (f->depth < f->depth_wanted) {
+        more = 2 * f->fixed_most - (f->depth > 1 ? 2 : 1) * f->fixed_bytes;
+        times = in->busy > 0 ? in->workers / in->busy : 1;
+    } else if (in->for_s[PSTI_FOR_ROOM] > 0) {
+        const double without = fmin(1 - 1 / TIMES_MOST, in->for_s[PSTI_FOR_ROOM] / waited);
+        const double now = f->budget_bytes - f->cache_bytes - f->fixed_bytes;
+        more = (now > 0 ? now : f->budget_bytes) * without / (1 - without);
+        times = 1 / (1 - without);
+    }
+    more = more > 0 ? round_up(more) : 0;
+    if (more > may_have - f->budget_bytes)
+        return;
+    times = fmin(times, q->need > 0 ? q->need : PSTI_TIMES_TOLD);
+    in->more_memory = (psti_whatif){more, q->rate * times};
 }
 
 static void fill_help(psti_verdict_input *in, const look *now, double may_have)
@@ -376,17 +438,19 @@ static void fill_help(psti_verdict_input *in, const look *now, double may_have)
     const double work = in->for_s[PSTI_FOR_WORK] + in->for_s[PSTI_FOR_TURN];
     const bool source = in->for_s[PSTI_FOR_SOURCE] > work;
     q.need = in->demand > 0 && q.rate > 0 ? in->demand / q.rate : 0;
-    if (q.rate <= 0 || in->wait_s < REMOVED * in->seconds)
+    if (q.rate <= 0 || in->wait_s < PSTI_NO_STALL * in->seconds)
         return;
     if (!source)
         ask_workers(&q);
-    if (!fill_model(&q, f, source))
+    ask_memory(&q, f, may_have);
+    if (!fill_model(&q, now, source))
         return;
     /* What is there may do, once it is full: after the first epoch it is. */
     if (f->cache_bytes > 0 && f->keeps && first) {
         psti_model_answer full;
         psti_model_solve(&q.model, &full);
-        in->filling = full.rate.total >= (q.need > 0 ? (1 - REMOVED) * in->demand : 2 * q.rate);
+        in->filling =
+            full.rate.total >= (q.need > 0 ? (1 - PSTI_NO_STALL) * in->demand : 2 * q.rate);
         if (in->filling)
             return;
     }
@@ -452,15 +516,15 @@ static void judge_all(pst_engine *engine, pst_verdict *out, psti_view *view)
         for (int i = 0; view && i < view->job_count; i++)
             if (view->jobs[i].id == job->id)
                 view->jobs[i].verdict = one;
-        waiting += one.stall >= REMOVED && one.kind != PST_VERDICT_IDLE;
+        waiting += one.stall >= PSTI_NO_STALL && one.kind != PST_VERDICT_IDLE;
         if (jobs++ == 0 || weight(&one) > weight(out))
             *out = one;
     }
     pthread_mutex_unlock(&engine->leave_lock);
     const size_t length = strlen(out->text);
     if (jobs > 1 && out->kind != PST_VERDICT_IDLE)
-        snprintf(out->text + length, sizeof out->text - length, "; %d of %d jobs wait", waiting,
-                 jobs);
+        snprintf(out->text + length, sizeof out->text - length, "; %d of %d jobs wait%s", waiting,
+                 jobs, waiting == 1 ? "s" : "");
 }
 
 int pst_engine_verdict(pst_engine *engine, pst_verdict *out)

@@ -10,7 +10,6 @@
 
 #include "watch/verdict.h"
 
-static const double STALL = 0.02; /* below it the consumer is as good as never waiting */
 static const double ENOUGH_S = 0.5, ENOUGH_BATCHES = 4, LONG_S = 10; /* to say anything */
 static const double IDLE_S = 2, IDLE_STEPS = 5;                      /* without a request */
 static const double BAD = 0.05, BAD_LEAST = 5; /* share of samples; how many */
@@ -57,6 +56,23 @@ static void add_time(line *l, double seconds)
         add(l, "%.3g ms", 1e3 * seconds);
     else
         add(l, "%.3g us", 1e6 * seconds);
+}
+
+static void add_span(line *l, double seconds)
+{
+    if (seconds < 120)
+        add(l, "%.0f s", seconds);
+    else if (seconds < 7200)
+        add(l, "%.0f min", seconds / 60);
+    else
+        add(l, "%.0f h", seconds / 3600);
+}
+
+/* "1 batch", "2 batches" */
+static void add_count(line *l, double count, const char *one, const char *more)
+{
+    const double whole = floor(count + 0.5);
+    add(l, "%.0f %s", whole, whole == 1 ? one : more);
 }
 
 static void add_rate(line *l, double rate)
@@ -162,18 +178,15 @@ static void help(view *v, const char *what, const char *unit, const psti_whatif 
     snprintf(h->unit, sizeof h->unit, "%s", unit);
     h->amount = change->amount;
     h->rate = change->rate;
-    h->stall = v->in->demand > 0 && change->rate > 0 ? fmax(0, 1 - change->rate / v->in->demand)
-               : v->in->demand > 0                   ? 0
-                                                     : v->stall;
+    h->stall = v->in->demand > 0 ? fmax(0, 1 - change->rate / v->in->demand) : v->stall;
 }
 
 static void say_one(line *l, const pst_verdict_help *h, bool has_cache)
 {
-    const bool one = h->amount == 1;
     if (strcmp(h->what, "cores") == 0)
-        add(l, "%.0f more core%s", h->amount, one ? "" : "s");
+        add_count(l, h->amount, "more core", "more cores");
     else if (strcmp(h->what, "workers") == 0)
-        add(l, "%.0f more worker%s", h->amount, one ? "" : "s");
+        add_count(l, h->amount, "more worker", "more workers");
     else if (strcmp(h->what, "source") == 0)
         add(l, "a source %.3g times as fast", h->amount);
     else {
@@ -196,13 +209,14 @@ static bool say_help(view *v)
         return false;
     bool removed = v->in->demand > 0;
     for (int i = 0; i < out->help_count; i++)
-        removed &= out->help[i].stall <= STALL + 1e-9;
+        removed &= out->help[i].stall <= PSTI_NO_STALL + 1e-9;
     if (removed) {
         add(&v->text, " would remove the stall");
     } else {
         add(&v->text, " would bring ");
         for (int i = 0; i < out->help_count; i++) {
-            add(&v->text, "%s", i == 0 ? "" : " or ");
+            const bool far = out->help[i].rate >= (PSTI_TIMES_TOLD - 1e-9) * v->rate;
+            add(&v->text, "%s%s", i == 0 ? "" : " or ", far ? "at least " : "");
             add_rate(&v->text, out->help[i].rate);
         }
         add(&v->text, " samples/s");
@@ -251,10 +265,11 @@ static bool too_early(view *v)
     if (in->seconds >= LONG_S || (in->seconds >= ENOUGH_S && in->batches >= ENOUGH_BATCHES))
         return false;
     v->out->kind = PST_VERDICT_STARTING;
-    if (in->batches_ever > 0)
-        add(&v->text, "starting: too early to say, %.0f batches in %.1f s", in->batches,
-            in->seconds);
-    else
+    if (in->batches_ever > 0) {
+        add(&v->text, "starting: %s to say, ", in->finished ? "too little" : "too early");
+        add_count(&v->text, in->batches, "batch", "batches");
+        add(&v->text, " in %.1f s", in->seconds);
+    } else
         add(&v->text, "starting: no batch yet, %.1f s after the job was opened", in->open_s);
     return true;
 }
@@ -267,8 +282,10 @@ static bool is_idle(view *v)
     v->out->kind = PST_VERDICT_IDLE;
     if (in->finished)
         add(&v->text, "idle: all epochs were handed over");
-    else
-        add(&v->text, "idle: nobody has asked for a batch for %.0f s", in->quiet_s);
+    else {
+        add(&v->text, "idle: nobody has asked for a batch for ");
+        add_span(&v->text, in->quiet_s);
+    }
     return true;
 }
 
@@ -287,17 +304,26 @@ static bool is_bad(view *v)
 
 static bool is_gpu(view *v)
 {
-    if (v->stall >= STALL)
+    if (v->stall >= PSTI_NO_STALL)
         return false;
     v->out->kind = PST_VERDICT_GPU;
     add(&v->text, "GPU-bound: the consumer takes ");
     add_rate(&v->text, v->rate);
-    if (v->stall < STALL / 4)
+    if (v->stall < PSTI_NO_STALL / 4)
         add(&v->text, " samples/s and never waits");
     else
         add(&v->text, " samples/s and waits %.1f %% of the time", 100 * v->stall);
     tier_notes(v);
     return true;
+}
+
+static void say_errors(view *v, double errors)
+{
+    if (errors < 1)
+        return;
+    add(&v->text, " (");
+    add_count(&v->text, errors, "error", "errors");
+    add(&v->text, ")");
 }
 
 /* What the source and the decoder have to do only because the tier does not. */
@@ -309,14 +335,15 @@ static bool is_tier(view *v, bool source)
     const char *instead = source ? "bytes come from the source" : "samples are decoded again";
     if (in->remote == PSTI_STATE_DOWN) {
         v->out->kind = PST_VERDICT_REMOTE;
-        add(&v->text, "remote-bound: the remote tier does not answer (%.0f errors), so %s; ",
-            in->remote_errors, instead);
+        add(&v->text, "remote-bound: the remote tier does not answer");
+        say_errors(v, in->remote_errors);
     } else if (in->disk == PSTI_STATE_DOWN) {
         v->out->kind = PST_VERDICT_DISK;
-        add(&v->text, "disk-bound: the disk tier is off or full (%.0f errors), so %s; ",
-            in->disk_errors, instead);
+        add(&v->text, "disk-bound: the disk tier is off or full");
+        say_errors(v, in->disk_errors);
     } else
         return false;
+    add(&v->text, ", so %s; ", instead);
     say_stall(v);
     return true;
 }
@@ -353,14 +380,15 @@ static void say_source(view *v)
     add(&v->text, helps ? " (" : "");
     say_stall(v);
     if (in->source_bytes_s > 0)
-        add(&v->text, "; %.3g MB/s come", 1e-6 * in->source_bytes_s);
+        add(&v->text, "; %.3g MB/s arrive", 1e-6 * in->source_bytes_s);
     if (in->reads > 0 && in->read_s > 0) {
-        add(&v->text, ", %.0f reads at a time of ", fmax(1, in->reads));
+        add(&v->text, ", ");
+        add_count(&v->text, fmax(1, in->reads), "sample waits ", "samples at a time wait ");
         add_time(&v->text, in->read_s);
-        add(&v->text, " each");
+        add(&v->text, " for %s", in->reads < 1.5 ? "its bytes" : "their bytes");
     }
     if (in->reads_at_most)
-        add(&v->text, ", as many as may be: the time of each is what is slow");
+        add(&v->text, ", as many as may be: the time of each read is what is slow");
     add(&v->text, helps ? ")" : "");
     if (in->filling)
         say_filling(v);
@@ -372,15 +400,19 @@ static void say_memory(view *v)
     const psti_verdict_input *in = v->in;
     v->out->kind = PST_VERDICT_MEMORY;
     add(&v->text, "memory-bound: ");
-    const psti_whatif more = {fmax(0, in->memory_wanted - in->budget_bytes), 0};
-    if (more.amount > 0) {
-        help(v, "memory", "bytes", &more);
-        say_one(&v->text, &v->out->help[0], false);
-        add(&v->text, " would hold what should be ready; ");
+    const bool cut = in->depth < in->depth_wanted;
+    help(v, "memory", "bytes", &in->more_memory);
+    if (v->out->help_count > 0) {
+        if (cut) {
+            say_one(&v->text, &v->out->help[0], false);
+            add(&v->text, " would hold what should be ready");
+        } else
+            say_help(v);
+        add(&v->text, "; ");
     }
     add(&v->text, "the budget of ");
     add_bytes(&v->text, in->budget_bytes);
-    if (in->depth < in->depth_wanted)
+    if (cut)
         add(&v->text, " has room for %.0f of %.0f batches ahead, and ", in->depth,
             in->depth_wanted);
     else
@@ -391,9 +423,9 @@ static void say_memory(view *v)
 static void say_starved(view *v, double own)
 {
     v->out->kind = PST_VERDICT_STARVED;
-    const double others = v->in->jobs - 1;
-    add(&v->text, "starved: %.0f other job%s %.0f %% of the workers' time while this one waits; ",
-        others, others == 1 ? " takes" : "s take", 100 * (1 - own));
+    add(&v->text, "starved: ");
+    add_count(&v->text, v->in->jobs - 1, "other job takes", "other jobs take");
+    add(&v->text, " %.0f %% of the workers' time while this one waits; ", 100 * (1 - own));
     say_stall(v);
     help(v, "cores", "cores", &v->in->more_cores);
     if (v->out->help_count) {
@@ -418,8 +450,10 @@ static bool is_workers(view *v)
     add(&v->text, "workers-bound: ");
     help(v, "workers", "workers", &in->more_workers);
     say_help(v);
-    add(&v->text, " (%.0f %s busy all the time, %.1f of %.0f cores; ", in->workers,
-        in->workers == 1 ? "is" : "are", in->cpu, in->cpus);
+    add(&v->text, " (");
+    add_count(&v->text, in->workers, "worker is busy all the time and keeps",
+              "workers are busy all the time and keep");
+    add(&v->text, " %.1f of %.0f cores busy; ", in->cpu, in->cpus);
     say_stall(v);
     add(&v->text, ")");
     return true;
@@ -430,10 +464,11 @@ static void crowding(view *v)
     const psti_verdict_input *in = v->in;
     if (in->queued < IDLE_CORES * in->busy)
         return;
-    if (in->workers > in->cpus)
-        add(&v->text, "; %.0f workers share %.0f core%s, so fewer would do as well", in->workers,
-            in->cpus, in->cpus == 1 ? "" : "s");
-    else if (in->cpu < (1 - IDLE_CORES) * fmin(in->workers, in->cpus))
+    if (in->workers > in->cpus) {
+        add(&v->text, "; %.0f workers share ", in->workers);
+        add_count(&v->text, in->cpus, "core", "cores");
+        add(&v->text, ", so fewer would do as well");
+    } else if (in->cpu < (1 - IDLE_CORES) * fmin(in->workers, in->cpus))
         add(&v->text, "; other programs have the cores: the workers got %.1f of %.0f", in->cpu,
             in->cpus);
 }
@@ -444,16 +479,20 @@ static void say_work(view *v)
     v->out->kind = kind_of(v->part);
     add(&v->text,
         "%s-bound: ", v->out->kind == PST_VERDICT_AUGMENT ? "augment" : part_names[v->part]);
+    /* A function of the caller's may exclude itself, as Python's do: that cores help is known only
+     * where more than one was busy with it. */
+    const bool beside = !in->stage_is_call || in->cpu > 1 + IDLE_CORES;
     /* Some wait inside, and yet one always runs: they exclude each other. */
     const double run = in->cpu + in->queued;
-    const bool alone = in->stage_is_call && in->workers > 1 && run > SLEEPS &&
-                       in->busy - run > (1 - SLEEPS) * in->busy;
-    const bool single = in->stage_is_call && in->workers == 1 && in->cpus > 1;
-    if (!alone && !single)
+    const bool alone =
+        !beside && in->workers > 1 && run > SLEEPS && in->busy - run > (1 - SLEEPS) * in->busy;
+    if (beside)
         help(v, "cores", "cores", &in->more_cores);
     if (!in->filling)
         help(v, "cache", "bytes", &in->more_cache);
     const bool helps = say_help(v);
+    if (!helps && beside && !in->filling && in->demand > 0)
+        add(&v->text, "no sensible number of cores or amount of cache would remove the stall; ");
     add(&v->text, helps ? " (" : "");
     say_stall(v);
     add(&v->text, "; ");

@@ -29,6 +29,11 @@ typedef enum psti_work_part {
 
 typedef enum psti_tier_state { PSTI_STATE_NONE, PSTI_STATE_UP, PSTI_STATE_DOWN } psti_tier_state;
 
+/* Below it the consumer is as good as never waiting. */
+static const double PSTI_NO_STALL = 0.02;
+/* Costs that were measured at one rate are not believed at more than so many times of it. */
+static const double PSTI_TIMES_TOLD = 10;
+
 /* What the model foretells of a change; amount 0: it would not help. */
 typedef struct psti_whatif {
     double amount, rate;
@@ -55,18 +60,19 @@ typedef struct psti_verdict_input {
     bool stage_is_call; /* a function of the caller's */
     bool ready_order;
 
-    double source_bytes_s, reads, read_s; /* reads under way on average; time of one */
-    bool reads_at_most;                   /* as many as may be, and each addition had helped */
+    /* Samples that wait for bytes on average; how long one does, once its turn came. */
+    double source_bytes_s, reads, read_s;
+    bool reads_at_most; /* as many as may be, and each addition had helped */
 
     double cache_bytes, found; /* that the cache may have; share of samples that came from it */
     bool filling;              /* it is not full, and will do once it is */
-    double budget_bytes, memory_wanted; /* memory_wanted: that would hold all that is asked for */
-    double depth, depth_wanted;         /* batches ready at most; that were asked for */
-    int disk, remote;                   /* psti_tier_state */
+    double budget_bytes;
+    double depth, depth_wanted; /* batches ready at most; that were asked for */
+    int disk, remote;           /* psti_tier_state */
     double disk_errors, remote_errors;
     double jobs;
 
-    psti_whatif more_cores, more_cache, faster_source, more_workers;
+    psti_whatif more_cores, more_cache, faster_source, more_workers, more_memory;
 } psti_verdict_input;
 
 /* Everything but size. */

@@ -70,8 +70,8 @@ class Consumer:
             pass
 
 
-def verdict_of(loader, step_s, kind, burst=1, also=lambda verdict: True, each_s=EACH_S):
-    """Trains until the verdict was this kind some times in a row; the last one."""
+def until(loader, step_s, holds, burst=1, each_s=EACH_S):
+    """Trains until what is told held some times in a row; the last verdict."""
     consumer, told, right = Consumer(loader, step_s, burst), [], 0
     begun = asked = time.monotonic()
     for _ in consumer.steps():
@@ -80,13 +80,18 @@ def verdict_of(loader, step_s, kind, burst=1, also=lambda verdict: True, each_s=
             continue
         asked = now
         verdict = loader.stats()["verdict"]
-        told.append(verdict["text"])
-        right = right + 1 if verdict["kind"] == kind and also(verdict) else 0
+        check(verdict)
+        told.append("%5.1f s, rate %.4g: %s" % (now - begun, verdict["numbers"]["rate"], verdict["text"]))
+        right = right + 1 if holds(verdict) else 0
         if right == IN_A_ROW:
-            check(verdict)
-            print("%.0f s: %s" % (now - begun, verdict["text"]))
+            print(told[-1])
             return verdict
-        assert now - begun < DEADLINE_S or len(told) < LOOKS, "never %s, but: %s" % (kind, "\n".join(told[-12:]) + "\n%s" % verdict)
+        assert now - begun < DEADLINE_S or len(told) < LOOKS, "never, but:\n%s\n%s" % ("\n".join(told[-12:]), verdict)
+
+
+def verdict_of(loader, step_s, kind, burst=1, also=lambda verdict: True, each_s=EACH_S):
+    """Trains until the verdict was this kind some times in a row; the last one."""
+    return until(loader, step_s, lambda verdict: verdict["kind"] == kind and also(verdict), burst, each_s)
 
 
 def check(verdict):
@@ -150,11 +155,11 @@ def serve(listener, objects, rate, delay_s):
 
 @pytest.fixture
 def bucket(photos, monkeypatch):
-    """bucket(rate=bytes a second, delay_s=of each answer): the photos as s3://data."""
+    """bucket(rate=bytes a second, delay_s=of each answer): the photos as s3://data, each so many times."""
     children = []
 
-    def start(rate, delay_s):
-        objects = {str(path.relative_to(photos)): path.read_bytes() for path in photos.rglob("*.jpg")}
+    def start(rate, delay_s, times=1):
+        objects = {"%s/%d-%s" % (path.parent.name, i, path.name): path.read_bytes() for path in photos.rglob("*.jpg") for i in range(times)}
         listener = socket.socket()
         listener.bind(("127.0.0.1", 0))
         listener.listen(512)

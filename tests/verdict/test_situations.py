@@ -25,7 +25,7 @@ def test_a_source_of_little_bandwidth(bucket):
     with penstock.Loader(data, CROP, 8, workers=2, cache=0) as loader:
         verdict = verdict_of(loader, 0.05, "source", also=lambda v: "remove the stall" in v["text"])
     assert helped(verdict) == ["source", "cache"] and 2 <= verdict["help"][0]["amount"] <= 6, verdict
-    assert verdict["help"][1]["amount"] <= 2 << 20, "all photos are half a MB: %s" % verdict
+    assert 4 << 20 <= verdict["help"][1]["amount"] <= 12 << 20, "all photos are 8.5 MB, decoded as they are kept: %s" % verdict
     assert verdict["numbers"]["waited_for_source"] > 0.5 and verdict["numbers"]["source_bytes_per_second"] < 300e3
     assert "source-bound: " in verdict["text"] and "MB/s" in verdict["text"]
 
@@ -34,7 +34,8 @@ def test_a_source_that_takes_long_to_answer(bucket):
     data = penstock.Dataset(bucket(rate=1e9, delay_s=2.0), index_dir="")
     with penstock.Loader(data, CROP, 8, workers=2, memory="256M") as loader:
         verdict = verdict_of(loader, STEP_S, "source")
-    assert "cores" not in helped(verdict) and verdict["numbers"]["read_each_seconds"] > 1, verdict
+    assert "cores" not in helped(verdict) and verdict["numbers"]["reads"] > 5, verdict
+    assert verdict["numbers"]["read_each_seconds"] > 0.1, "not 2 s, since reads are sent ahead: %s" % verdict
     assert "the cache is still being filled" in verdict["text"], verdict
 
 
@@ -147,7 +148,7 @@ def test_few_workers_beside_idle_cores(photos):
     assert helped(verdict) == ["workers"] and "workers-bound: " in verdict["text"], verdict
     wanted = 1 + verdict["help"][0]["amount"]
     assert 2 <= wanted <= 6, "40 samples of 60 ms each are the work of 2.4 workers: %s" % verdict
-    with penstock.Loader(photos, CROP + " | delay(60)", 2, workers=int(wanted) + 2, cache=0) as loader:
+    with penstock.Loader(photos, CROP + " | delay(60)", 2, workers=int(wanted), cache=0) as loader:
         verdict_of(loader, 0.05, "gpu")
 
 

@@ -28,12 +28,12 @@ static psti_verdict_input busy_decoding(void)
         .depth = 4,
         .depth_wanted = 4,
         .budget_bytes = 0x1p30,
-        .memory_wanted = 0x1.8p30,
         .jobs = 1,
         .more_cores = {3, 166},
         .more_cache = {0x1p32, 166},
         .faster_source = {3, 166},
         .more_workers = {0, 0},
+        .more_memory = {0x1p29, 166},
     };
 }
 
@@ -177,7 +177,11 @@ static void nothing_is_offered_that_would_not_help(void)
     psti_verdict_input in = busy_decoding();
     in.more_cores = in.more_cache = in.faster_source = (psti_whatif){0};
     pst_verdict v = verdict_of(&in);
-    CHECK(v.help_count == 0 && !says(&v, "would"));
+    CHECKF(v.help_count == 0 && says(&v, "decode-bound: no sensible number of cores"), "%s",
+           v.text);
+    in.demand = 0;
+    v = verdict_of(&in);
+    CHECKF(v.help_count == 0 && !says(&v, "would"), "%s", v.text);
     in.for_s[PSTI_FOR_SOURCE] = 8;
     v = verdict_of(&in);
     CHECK(v.kind == PST_VERDICT_SOURCE && v.help_count == 0 && !says(&v, "would"));
@@ -191,9 +195,13 @@ static void a_consumer_that_takes_all_is_told_the_rate(void)
     in.wait_s = 9.9;
     in.more_cores = (psti_whatif){4, 200};
     in.more_cache = (psti_whatif){0};
-    const pst_verdict v = verdict_of(&in);
+    pst_verdict v = verdict_of(&in);
     CHECKF(says(&v, "4 more cores would bring 200 samples/s") && says(&v, "all it gets") &&
                !says(&v, "remove"),
+           "%s", v.text);
+    in.more_cache = (psti_whatif){0x1p30, 1000};
+    v = verdict_of(&in);
+    CHECKF(says(&v, "4 more cores or 1 GiB of cache would bring 200 or at least 1000 samples/s"),
            "%s", v.text);
 }
 
@@ -297,6 +305,86 @@ static void notes_stand_beside_the_verdict(void)
     CHECKF(says(&v, "still being filled") && !offers(&v, "cache"), "%s", v.text);
 }
 
+/* ---- how it is said ---------------------------------------------------------------------------
+ */
+
+static void one_is_not_many(void)
+{
+    psti_verdict_input in = busy_decoding();
+    in.more_cores = (psti_whatif){1, 166};
+    in.more_cache = (psti_whatif){0};
+    pst_verdict v = verdict_of(&in);
+    CHECKF(says(&v, "1 more core would"), "%s", v.text);
+    in = busy_decoding();
+    in.batches = 1;
+    in.seconds = 1;
+    v = verdict_of(&in);
+    CHECKF(says(&v, "1 batch in 1.0 s"), "%s", v.text);
+    in = busy_decoding();
+    in.remote = PSTI_STATE_DOWN;
+    v = verdict_of(&in);
+    CHECKF(says(&v, "does not answer, so samples"), "%s", v.text);
+    in.remote_errors = 1;
+    v = verdict_of(&in);
+    CHECKF(says(&v, "does not answer (1 error), so samples"), "%s", v.text);
+    in = busy_decoding();
+    in.for_s[PSTI_FOR_SOURCE] = 40;
+    in.source_bytes_s = 1e6;
+    in.reads = 1;
+    in.read_s = 0.1;
+    v = verdict_of(&in);
+    CHECKF(says(&v, "1 MB/s arrive, 1 sample waits 100 ms for its bytes"), "%s", v.text);
+    in.reads = 2;
+    v = verdict_of(&in);
+    CHECKF(says(&v, "2 samples at a time wait 100 ms for their bytes"), "%s", v.text);
+}
+
+static void other_jobs_are_counted(void)
+{
+    psti_verdict_input in = busy_decoding();
+    in.jobs = 2;
+    in.for_s[PSTI_FOR_TURN] = 40;
+    pst_verdict v = verdict_of(&in);
+    CHECKF(says(&v, "1 other job takes 91 %"), "%s", v.text);
+    in.jobs = 3;
+    v = verdict_of(&in);
+    CHECKF(says(&v, "2 other jobs take 91 %"), "%s", v.text);
+}
+
+static void long_times_have_long_units(void)
+{
+    static const struct {
+        double seconds;
+        const char *said;
+    } spans[] = {{3, " 3 s"}, {119, " 119 s"}, {120, " 2 min"}, {7200, " 2 h"}};
+    for (size_t i = 0; i < sizeof spans / sizeof *spans; i++) {
+        psti_verdict_input in = busy_decoding();
+        in.quiet_s = spans[i].seconds;
+        const pst_verdict v = verdict_of(&in);
+        CHECKF(v.kind == PST_VERDICT_IDLE && says(&v, spans[i].said), "%s", v.text);
+    }
+}
+
+static void memory_says_what_it_is_for(void)
+{
+    psti_verdict_input in = busy_decoding();
+    in.for_s[PSTI_FOR_ROOM] = 40;
+    pst_verdict v = verdict_of(&in);
+    CHECKF(says(&v, "memory-bound: 512 MiB more memory would remove the stall; the budget of 1 GiB "
+                    "is used up") &&
+               v.help[0].stall < 0.02 && v.help[0].rate == 166,
+           "%s", v.text);
+    in.more_memory.rate = 120;
+    v = verdict_of(&in);
+    CHECKF(says(&v, "would bring 120 samples/s") && v.help[0].stall > 0.2, "%s", v.text);
+    in.depth = 1;
+    v = verdict_of(&in);
+    CHECKF(says(&v, "would hold what should be ready") && says(&v, "1 of 4 batches"), "%s", v.text);
+    in.more_memory.amount = 0;
+    v = verdict_of(&in);
+    CHECKF(v.help_count == 0 && says(&v, "memory-bound: the budget of"), "%s", v.text);
+}
+
 static void text_never_overflows(void)
 {
     psti_verdict_input in = busy_decoding();
@@ -324,6 +412,10 @@ int main(void)
     RUN(own_work_and_that_of_others_count_together);
     RUN(slow_samples_are_named_where_workers_stand_idle);
     RUN(notes_stand_beside_the_verdict);
+    RUN(one_is_not_many);
+    RUN(other_jobs_are_counted);
+    RUN(long_times_have_long_units);
+    RUN(memory_says_what_it_is_for);
     RUN(text_never_overflows);
     return check_report();
 }
