@@ -19,19 +19,19 @@ void look_open(psti_feed *feed)
     feed->source_kind = feed->far || feed->fetches ? -1 : tar ? PSTI_VIEW_TAR : PSTI_VIEW_FILES;
 }
 
-void look_waited_locked(psti_feed *feed, const pst_batch *block, uint64_t wait_ns)
+void look_waited_locked(psti_feed *feed, int64_t batch, uint64_t wait_ns)
 {
-    trace_wait_locked(feed, block, wait_ns);
+    trace_wait_locked(feed, batch, wait_ns);
     feed->waits++;
     feed->wait_ns += wait_ns;
     psti_hist_add(&feed->wait_hist, wait_ns);
     psti_bars_add(&feed->wait_bars, wait_ns, 1);
 }
 
-void psti_feed_waited(psti_feed *feed, uint64_t wait_ns)
+void psti_feed_waited(psti_feed *feed, int64_t batch, uint64_t wait_ns)
 {
     pthread_mutex_lock(&feed->pool->lock);
-    look_waited_locked(feed, NULL, wait_ns);
+    look_waited_locked(feed, batch, wait_ns);
     pthread_mutex_unlock(&feed->pool->lock);
 }
 
