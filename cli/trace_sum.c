@@ -207,7 +207,7 @@ static bool add_event(sums *s, const trace_line *e)
         add_read(s, e);
     else if (is(e->category, "lane"))
         add_lane(s, e);
-    else if (is(e->category, "batch") && is(e->name, "batch") && e->phase == 'e') {
+    else if (is(e->category, "batch") && e->phase == 'e') {
         s->batches += is(e->then, "taken");
         s->dropped_batches += is(e->then, "dropped");
     }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Events as text: one JSON object a line, joined by ",\n". Numbers are put together by hand, since
  * this is where a trace's time goes. The writer thread alone comes here. */
+#include <stdio.h>
 #include <string.h>
 
 #include "watch/text.h"
@@ -307,6 +308,12 @@ static void lane(trace_text *t, const psti_trace_event *e, const trace_job *job)
     LITERAL(t, "}");
 }
 
+/* Perfetto has a track for each name of what is outermost: one for each job. */
+static void batch_name(char out[32], const trace_job *job)
+{
+    snprintf(out, 32, "job %llu batch", (unsigned long long)(job ? job->id : 0));
+}
+
 static void batch_part(trace_text *t, char phase, const psti_trace_event *e, const char *name)
 {
     async(t, phase, e->at_ns, "batch", name);
@@ -329,9 +336,11 @@ static void batch_args(trace_text *t, const psti_trace_event *e, const trace_job
 /* Begun to handed over, and inside of that: filling, ready. */
 static void batch(trace_text *t, const psti_trace_event *e, const trace_job *job)
 {
+    char whole[32];
+    batch_name(whole, job);
     switch (e->kind) {
     case PSTI_TRACE_BEGUN:
-        batch_part(t, 'b', e, "batch");
+        batch_part(t, 'b', e, whole);
         batch_args(t, e, job);
         LITERAL(t, "}}");
         batch_part(t, 'b', e, "filling");
@@ -349,7 +358,7 @@ static void batch(trace_text *t, const psti_trace_event *e, const trace_job *job
     default:
         batch_part(t, 'e', e, e->what ? "ready" : "filling");
         LITERAL(t, "}");
-        batch_part(t, 'e', e, "batch");
+        batch_part(t, 'e', e, whole);
         args(t, job);
         arg_text(t, "then", e->kind == PSTI_TRACE_TAKEN ? "taken" : "dropped");
         LITERAL(t, "}}");

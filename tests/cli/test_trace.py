@@ -125,8 +125,8 @@ def test_batches_begin_are_ready_and_are_taken(run):
             seen[event["id2"]["local"]].append((event["ph"], event["name"], event["ts"]))
     assert len(seen) == run.report["batches"] == 12
     for what in seen.values():
-        assert [one[:2] for one in what] == [("b", "batch"), ("b", "filling"), ("e", "filling"), ("b", "ready"), ("e", "ready"),
-                                             ("e", "batch")]
+        assert [one[:2] for one in what] == [("b", "job 1 batch"), ("b", "filling"), ("e", "filling"), ("b", "ready"), ("e", "ready"),
+                                             ("e", "job 1 batch")]
         assert [one[2] for one in what] == sorted(one[2] for one in what)
     steps = Counter((event["args"]["epoch"], event["args"]["step"]) for event in run.trace.slices("wait"))
     assert set(steps.values()) == {1} and len(steps) == 12
@@ -264,27 +264,6 @@ def test_a_daemon_is_traced_where_it_runs(binary, environment, penstock, feed, p
     assert sorted(event["args"]["step"] for event in waits) == sorted(event["args"]["step"] for event in taken) == list(range(6))
     longest = json.loads(penstock("trace", tmp_path / "t.json", "--json").out)["waits"]["longest"]
     assert len(longest) == 6 and all(one["sample"] >= 0 for one in longest)
-
-
-def test_waits_that_are_heard_of_late_do_not_overlap(binary, environment, penstock, photos, tmp_path):
-    child = subprocess.Popen([binary, "serve", "--socket", str(tmp_path / "s"), "--workers", "1", "--trace", str(tmp_path / "t.json")],
-                             stdout=subprocess.PIPE, env=environment)
-    try:
-        assert child.stdout.readline().startswith(b"serving")
-        feeds = subprocess.Popen([binary, "feed", str(photos), "--pipeline", CROP + " | delay(10)", "--batch", "4", "--epochs", "2", "--json",
-                                  "--step-ms", "30", "--engine", f"unix:{tmp_path / 's'}"], stdout=subprocess.PIPE, env=environment)
-        while feeds.poll() is None:  # it does not hear that one came, and the next is waited for
-            for word in (signal.SIGSTOP, signal.SIGCONT):
-                child.send_signal(word)
-                time.sleep(0.07)
-        report = json.loads(feeds.communicate(timeout=LIMIT_S)[0])
-    finally:
-        child.send_signal(signal.SIGCONT)
-        child.terminate()
-        child.communicate(timeout=LIMIT_S)
-    waits = sorted((ns(event["ts"]), ns(event["dur"])) for event in Trace(tmp_path / "t.json").slices("wait"))
-    assert len(waits) == report["batches"] == 24
-    assert all(begin + took <= after for (begin, took), (after, _) in zip(waits, waits[1:]))
 
 
 # ---- files that are no traces ---------------------------------------------------------------------------------------------
