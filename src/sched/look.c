@@ -192,6 +192,9 @@ static void epoch_locked(const psti_feed *feed, psti_view_job *job)
     job->ready = 0;
     for (; r; r = r->next)
         job->ready += r->published > r->delivered ? (uint64_t)(r->published - r->delivered) : 0;
+    job->ready_depth = (uint64_t)feed->depth;
+    if (job->ready > job->ready_depth) /* the next epoch's, in what the consumer has given back */
+        job->ready = job->ready_depth;
 }
 
 /* A served job's consumer has batches on their way; with more than one in his hands he does not
@@ -224,7 +227,6 @@ static void job_locked(const psti_feed *feed, uint64_t now, psti_view_job *job)
     job->wait_p50_ns = psti_hist_quantile(&feed->wait_hist, 0.5);
     job->wait_p99_ns = psti_hist_quantile(&feed->wait_hist, 0.99);
     job->waiting_ns = waiting_ns(feed, now);
-    job->ready_depth = (uint64_t)feed->depth;
     stages_locked(feed, job);
     lanes_locked(feed, &job->lanes);
     memset(&job->verdict, 0, sizeof job->verdict);
