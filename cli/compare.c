@@ -85,16 +85,28 @@ static void plot_stages(plot *p, const runs *all)
     }
 }
 
+static bool is_used(const runs *all, int form)
+{
+    for (int i = 0; i < all->count; i++)
+        if (all->at[i].from[form] > 0)
+            return true;
+    return false;
+}
+
 static void plot_forms(plot *p, const runs *all)
 {
-    p->parts = RUN_FORMS;
-    memcpy(p->part, run_forms, sizeof run_forms);
-    for (int i = 0; i < all->count; i++) {
+    int form[RUN_FORMS];
+    for (int k = 0; k < RUN_FORMS; k++)
+        if (is_used(all, k)) {
+            form[p->parts] = k;
+            p->part[p->parts++] = run_forms[k];
+        }
+    for (int i = 0; i < all->count && p->parts > 0; i++) {
         if (isnan(all->at[i].from[0]))
             continue;
         add_row(p, &all->at[i]);
-        for (int k = 0; k < RUN_FORMS; k++)
-            p->row[p->rows - 1].part[k] = 100 * all->at[i].from[k];
+        for (int k = 0; k < p->parts; k++)
+            p->row[p->rows - 1].part[k] = 100 * all->at[i].from[form[k]];
     }
 }
 
@@ -185,9 +197,12 @@ static const char PAGE_STYLE[] =
     "color:#1b1f24;background:#fff}h1{font-size:1.5rem}h2{font-size:1.15rem;margin-top:2rem}"
     "table{border-collapse:collapse;font-size:.9rem;display:block;overflow-x:auto}"
     "th,td{padding:.25rem .6rem;border-bottom:1px solid #d0d7de;text-align:right}"
-    "th[scope=row],th:first-child{text-align:left;font-weight:400;overflow-wrap:anywhere}"
-    "td.text{text-align:left;overflow-wrap:anywhere}code{font-size:.9em;overflow-wrap:anywhere}"
-    "svg{width:100%;height:auto}"
+    "th[scope=row],th:first-child{text-align:left;font-weight:400;min-width:8rem;overflow-wrap:"
+    "anywhere}.text{text-align:left;min-width:8rem;overflow-wrap:anywhere}"
+    "td.code{text-align:left;min-width:15rem}th.code{text-align:left}"
+    "code{font-size:.9em;overflow-wrap:anywhere}h2::first-letter{text-transform:uppercase}"
+    "dd{margin:0 0 .6rem 1.5rem}svg{width:100%;height:auto}"
+    "@media (max-width:40rem){.plot text{font-size:17px}}"
     "@media (prefers-color-scheme:dark){body{color:#e6e9ed;background:#15181c}"
     "th,td{border-color:#3b434c}}"
     "@media print{body{max-width:none;margin:0;color:#000;background:#fff}"
@@ -203,12 +218,11 @@ static void cell_number(FILE *out, double value)
 
 static void write_runs(FILE *out, const runs *all)
 {
-    fputs(
-        "<section><h2>Runs</h2>\n<table><thead><tr><th scope=\"col\">run</th><th scope=\"col\">file"
-        "</th><th scope=\"col\">samples</th><th scope=\"col\">workers</th><th "
-        "scope=\"col\">batch</th>"
-        "<th scope=\"col\">pipeline</th></tr></thead><tbody>\n",
-        out);
+    fputs("<section><h2>Runs</h2>\n<table><thead><tr><th scope=\"col\">run</th><th class=\"text\" "
+          "scope=\"col\">file</th><th scope=\"col\">samples</th><th scope=\"col\">workers</th><th "
+          "scope=\"col\">batch</th>"
+          "<th class=\"code\" scope=\"col\">pipeline</th></tr></thead><tbody>\n",
+          out);
     for (int i = 0; i < all->count; i++) {
         const run *r = &all->at[i];
         fputs("<tr><th scope=\"row\">", out);
@@ -219,7 +233,7 @@ static void write_runs(FILE *out, const runs *all)
         cell_number(out, r->samples);
         cell_number(out, r->workers);
         cell_number(out, r->batch);
-        fputs("<td class=\"text\"><code>", out);
+        fputs("<td class=\"code\"><code>", out);
         plot_text(out, r->pipeline != NULL ? r->pipeline : "–");
         fputs("</code></td></tr>\n", out);
     }
@@ -251,8 +265,9 @@ static void write_page(FILE *out, const runs *all, const char *title)
           "<meta name=\"color-scheme\" content=\"light dark\"/>\n<title>",
           out);
     plot_text(out, title);
-    fprintf(out, "</title>\n<style>%s", PAGE_STYLE);
+    fputs("</title>\n<style>", out);
     plot_style(out);
+    fputs(PAGE_STYLE, out);
     fputs("</style></head>\n<body><main><h1>", out);
     plot_text(out, title);
     fputs("</h1>\n", out);
@@ -364,18 +379,26 @@ static int write_plot(FILE *out, const runs *all, plot_kind kind)
     return exit_code;
 }
 
+static int write_what(FILE *out, const report_values *v, const runs *all)
+{
+    if (v->svg > 0)
+        return write_plot(out, all, (plot_kind)(v->svg - 1));
+    if (v->table)
+        write_table(out, all);
+    else
+        write_page(out, all, v->title);
+    return CLI_OK;
+}
+
 static int write_out(const report_values *v, const runs *all)
 {
     outfile out = {0};
+    if (strcmp(v->out, "-") == 0)
+        return write_what(stdout, v, all);
     int exit_code = outfile_open(&out, v->out);
     if (exit_code != CLI_OK)
         return exit_code;
-    if (v->svg > 0)
-        exit_code = write_plot(out.file, all, (plot_kind)(v->svg - 1));
-    else if (v->table)
-        write_table(out.file, all);
-    else
-        write_page(out.file, all, v->title);
+    exit_code = write_what(out.file, v, all);
     if (exit_code == CLI_OK)
         return outfile_commit(&out);
     outfile_drop(&out);
@@ -405,7 +428,7 @@ static const arg_operand operands[] = {
 };
 
 static const arg_option options[] = {
-    OPT_NEEDED("out", "FILE", AT(out), "the page; also -o FILE"),
+    OPT_NEEDED("out", "FILE", AT(out), "the page; also -o FILE; - is standard output"),
     OPT_TEXT("title", "TEXT", AT(title), "Penstock runs", "what stands above it"),
     OPT_WORD("svg", "PLOT", AT(svg), plot_words, "none",
              "only one plot, as SVG: throughput, gpu, stall, cpu, stages, hits or waits"),

@@ -165,7 +165,7 @@ static void draw_legend(FILE *out, const plot *p, double y)
 {
     double x = LEFT;
     for (int k = 0; p->part[0] != NULL && k < p->parts; k++) {
-        const double wide = 24 + 7.5 * (double)strlen(p->part[k]);
+        const double wide = 30 + 9.5 * (double)strlen(p->part[k]);
         if (x + wide > WIDTH) {
             x = LEFT;
             y += LEGEND;
@@ -185,7 +185,7 @@ static int legend_height(const plot *p)
     double x = LEFT;
     int lines = p->part[0] != NULL;
     for (int k = 0; p->part[0] != NULL && k < p->parts; k++) {
-        const double wide = 24 + 7.5 * (double)strlen(p->part[k]);
+        const double wide = 30 + 9.5 * (double)strlen(p->part[k]);
         lines += x + wide > WIDTH;
         x = x + wide > WIDTH ? LEFT + wide : x + wide;
     }

@@ -129,12 +129,18 @@ static void draw_title(area *a, const top_view *v, const top_look *look)
     grid_right(a->c, a->row++, a->width - tail, tail, look->paused ? STYLE_WARN : STYLE_DIM, right);
 }
 
+/* Printed once there is room for every word; a screen has few rows. */
+static int verdict_rows(const area *a, const top_look *look)
+{
+    return !look->keys ? 12 : a->c->rows >= 30 ? 3 : 2;
+}
+
 static void draw_verdict(area *a, const top_view *v, const top_look *look)
 {
     if (look->trouble)
         wrapped(a, STYLE_BAD, look->trouble, 2);
     else if (v->verdict.text[0])
-        wrapped(a, style_of(v->verdict.stall), v->verdict.text, 2);
+        wrapped(a, style_of(v->verdict.stall), v->verdict.text, verdict_rows(a, look));
     else
         line(a, STYLE_DIM, v->job_count ? "no verdict yet" : "no jobs");
 }
@@ -308,7 +314,7 @@ static int facts_rows(const top_view *v)
     return 1 + (tiers ? tiers : 1) + v->source_count;
 }
 
-static void draw_job(area *a, const top_view *v, const view_job *job)
+static void draw_job(area *a, const top_view *v, const view_job *job, const top_look *look)
 {
     char title[500], id[TEXT_SHORT];
     if (a->end - a->row < 3)
@@ -316,7 +322,7 @@ static void draw_job(area *a, const top_view *v, const view_job *job)
     a->row += a->end - a->row > 8;
     snprintf(title, sizeof title, "job %s: %s", count_of(id, job->id),
              job->verdict.text[0] ? job->verdict.text : job->dataset);
-    line(a, style_of(job->verdict.stall), title);
+    wrapped(a, style_of(job->verdict.stall), title, verdict_rows(a, look) - 1);
     if (a->width >= WIDE) {
         const int half = a->width / 2;
         area left = *a, right = *a;
@@ -377,7 +383,7 @@ void draw_view(grid *c, const top_view *v, const top_look *look)
         const int chosen = draw_chosen(v, look);
         const int rows = list_rows(v, a.end - a.row - 1);
         a.row += table_draw(c, a.row, rows < a.end - a.row - 1 ? rows : a.end - a.row - 1, v, look);
-        draw_job(&a, v, &v->jobs[chosen]);
+        draw_job(&a, v, &v->jobs[chosen], look);
     } else if (!look->trouble) {
         line(&a, STYLE_PLAIN, "No job is open. One is opened by, for example:");
         line(&a, STYLE_PLAIN,

@@ -24,6 +24,16 @@ static double wall_s(const sums *s)
     return seconds(s->to_ns - s->from_ns);
 }
 
+/* What waits are a share of: the time of each job, from the first that is told of it to the last.
+ */
+static double jobs_s(const sums *s)
+{
+    double all = 0;
+    for (int i = 0; i < s->jobs; i++)
+        all += seconds(s->job[i].to_ns - s->job[i].from_ns);
+    return s->jobs > 1 ? all : wall_s(s);
+}
+
 static double staged_s(const sums *s)
 {
     double all = 0;
@@ -64,12 +74,12 @@ static void why_text(const sums *s, const sum_wait *w, char *out, size_t cap)
 static void print_waits(const sums *s)
 {
     char total[TEXT_SHORT], p50[TEXT_SHORT], p99[TEXT_SHORT];
-    printf(
-        "\nconsumers waited %s in all (%.1f %% of the time), half of the times at most %s, 99 %% "
-        "at most %s\n",
-        text_seconds(total, seconds(s->wait_ns)), 100 * part(seconds(s->wait_ns), wall_s(s)),
-        text_seconds(p50, sum_hist_s(s->waits, 0.5)),
-        text_seconds(p99, sum_hist_s(s->waits, 0.99)));
+    printf("\nconsumers waited %s in all (%.1f %% of %s), half of the times at most %s, 99 %% "
+           "at most %s\n",
+           text_seconds(total, seconds(s->wait_ns)), 100 * part(seconds(s->wait_ns), jobs_s(s)),
+           s->jobs > 1 ? "their jobs' time" : "the time",
+           text_seconds(p50, sum_hist_s(s->waits, 0.5)),
+           text_seconds(p99, sum_hist_s(s->waits, 0.99)));
     if (s->longest_count > 0)
         printf("\n  %-12s %-12s %-20s %s\n", "waited", "at", "for batch", "which waited for");
     for (int i = 0; i < s->longest_count; i++) {
@@ -136,7 +146,10 @@ static void print_rest(const sums *s)
     if (s->dropped > 0)
         printf("\n%lld of %lld events were lost: they came too fast. The figures lack them.\n",
                (long long)s->dropped, (long long)(s->dropped + s->events));
-    if (!s->complete)
+    if (s->cut_line > 0)
+        printf("\nThe file is cut off in line %llu: what came then is missing.\n",
+               (unsigned long long)s->cut_line);
+    else if (!s->complete)
         printf("\nThe trace has no end: the process was killed. Its last moments are missing.\n");
 }
 
@@ -214,7 +227,7 @@ static void json_waits(json *j, const sums *s)
     json_object(j, "waits");
     json_uint(j, "count", s->waits->count);
     json_real(j, "seconds", seconds(s->wait_ns));
-    json_real(j, "share", part(seconds(s->wait_ns), wall_s(s)));
+    json_real(j, "share", part(seconds(s->wait_ns), jobs_s(s)));
     json_spread(j, s->waits);
     json_array(j, "longest");
     for (int i = 0; i < s->longest_count; i++)

@@ -107,9 +107,9 @@ typedef struct place {
     {                                                                                              \
         key, offsetof(trace_line, field), false, true                                              \
     }
-static const place outside[] = {NUMBER("tid", track),   TIME("ts", at_ns),  TIME("dur", span_ns),
-                                TEXT("cat", category),  TEXT("name", name), TEXT("id", number),
-                                {NULL, 0, false, false}};
+static const place outside[] = {NUMBER("tid", track),  TIME("ts", at_ns),  TIME("dur", span_ns),
+                                TEXT("cat", category), TEXT("name", name), {NULL, 0, false, false}};
+static const place numbered[] = {TEXT("local", number), {NULL, 0, false, false}};
 static const place inside[] = {
     NUMBER("job", job),       NUMBER("id", id),           NUMBER("epoch", epoch),
     NUMBER("step", step),     NUMBER("last", last),       NUMBER("foreseen", foreseen),
@@ -153,6 +153,8 @@ static void take_object(cursor *c, const place *places, trace_line *out)
             out->phase = phase[0];
         } else if (places == outside && strcmp(key, "args") == 0) {
             take_object(c, inside, out);
+        } else if (places == outside && strcmp(key, "id2") == 0) {
+            take_object(c, numbered, out);
         } else {
             take_value(c, key, places, out);
         }
@@ -180,7 +182,8 @@ static int not_a_trace(const trace_reader *r)
     return -1;
 }
 
-/* The next line without its end. 1; 0 at the file's end; or negative. */
+/* The next line without its end. 1; 0 at the file's end, be it in the middle of a line; or
+ * negative. */
 static int take_line(trace_reader *r)
 {
     if (fgets(r->text, LINE_BYTES, r->file) == NULL) {
@@ -196,26 +199,17 @@ static int take_line(trace_reader *r)
     }
     if (r->line == 1)
         return not_a_trace(r);
-    if (length + 1 == LINE_BYTES)
-        fail("%s, line %llu is too long for a trace", r->path, (unsigned long long)r->line);
-    else
-        fail("%s is cut off in line %llu; ui.perfetto.dev shows what there is", r->path,
-             (unsigned long long)r->line);
+    if (length + 1 < LINE_BYTES)
+        return 0; /* cut off: no bracket was read */
+    fail("%s, line %llu is too long for a trace", r->path, (unsigned long long)r->line);
     return -1;
 }
 
 int trace_next(trace_reader *r, trace_line *out)
 {
     const int rc = take_line(r);
-    if (rc < 0)
+    if (rc <= 0)
         return rc;
-    if (rc == 0 && !r->closed) {
-        fail("%s is cut off after line %llu; ui.perfetto.dev shows what there is", r->path,
-             (unsigned long long)r->line);
-        return -1;
-    }
-    if (rc == 0)
-        return 0;
     if (!r->closed && strcmp(r->text, "]") == 0) {
         r->closed = true;
         return trace_next(r, out); /* nothing may follow */

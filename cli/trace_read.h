@@ -14,7 +14,8 @@ typedef struct trace_line {
     char phase;
     int64_t track;
     int64_t at_ns, span_ns;
-    char category[TRACE_WORD], name[TRACE_WORD], number[TRACE_WORD]; /* number: "id" of the event */
+    char category[TRACE_WORD], name[TRACE_WORD],
+        number[TRACE_WORD]; /* number: "id2" of the event */
     /* args */
     int64_t job, id, epoch, step, last, foreseen, events, dropped, format;
     char from[TRACE_WORD], then[TRACE_WORD], why[TRACE_WORD], label[TRACE_WORD];
@@ -32,7 +33,8 @@ typedef struct trace_reader {
  * and is a trace's. */
 int trace_open(trace_reader *r, const char *path);
 int trace_rewind(trace_reader *r);
-/* 1 and an event, 0 at the end, negative when the file is not what it should be. */
+/* 1 and an event, 0 at the end, negative when the file is not what it should be. A file that is cut
+ * off ends there, with `closed` not set. */
 int trace_next(trace_reader *r, trace_line *out);
 void trace_close(trace_reader *r);
 

@@ -170,6 +170,21 @@ static void add_meta(sums *s, const trace_line *e)
         memcpy(w->name, e->label, TRACE_WORD);
 }
 
+static void add_job(sums *s, const trace_line *e, int64_t end)
+{
+    int at = 0;
+    while (at < s->jobs && s->job[at].id != e->job && at < SUM_JOBS - 1)
+        at++;
+    if (at == s->jobs) {
+        s->job[at].id = e->job;
+        s->job[at].from_ns = e->at_ns;
+        s->job[at].to_ns = end;
+        s->jobs++;
+    }
+    s->job[at].from_ns = e->at_ns < s->job[at].from_ns ? e->at_ns : s->job[at].from_ns;
+    s->job[at].to_ns = end > s->job[at].to_ns ? end : s->job[at].to_ns;
+}
+
 static bool add_event(sums *s, const trace_line *e)
 {
     if (e->phase == 'M') {
@@ -180,6 +195,8 @@ static bool add_event(sums *s, const trace_line *e)
     s->from_ns = s->events == 0 || e->at_ns < s->from_ns ? e->at_ns : s->from_ns;
     s->to_ns = end > s->to_ns ? end : s->to_ns;
     s->events++;
+    if (e->job > 0)
+        add_job(s, e, end);
     if (is(e->category, "stage"))
         return add_stage(s, e);
     if (is(e->category, "sample"))
@@ -190,7 +207,7 @@ static bool add_event(sums *s, const trace_line *e)
         add_read(s, e);
     else if (is(e->category, "lane"))
         add_lane(s, e);
-    else if (is(e->category, "batch") && is(e->name, "batch") && e->phase == 'e') {
+    else if (is(e->category, "batch") && e->phase == 'e') {
         s->batches += is(e->then, "taken");
         s->dropped_batches += is(e->then, "dropped");
     }
@@ -318,6 +335,7 @@ int sums_read(trace_reader *r, sums *s)
                 .waits = cli_alloc(sizeof *s->waits),
                 .reads = cli_alloc(sizeof *s->reads)};
     int exit_code = read_through(r, s, add_event);
+    s->cut_line = r->closed ? 0 : r->line;
     if (exit_code == CLI_OK)
         exit_code = trace_rewind(r);
     if (exit_code == CLI_OK)

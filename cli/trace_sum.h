@@ -5,7 +5,14 @@
 
 #include "trace_read.h"
 
-enum { SUM_STAGES = 64, SUM_WORKERS = 1024, SUM_LONGEST = 10, SUM_FORMS = 7, HIST_BINS = 64 * 32 };
+enum {
+    SUM_STAGES = 64,
+    SUM_WORKERS = 1024,
+    SUM_LONGEST = 10,
+    SUM_FORMS = 7,
+    SUM_JOBS = 64,
+    HIST_BINS = 64 * 32
+};
 
 /* Counts by size, 32 to each doubling: quantiles are right to 3 %. */
 typedef struct sum_hist {
@@ -41,7 +48,12 @@ typedef struct sum_wait {
 
 typedef struct sums {
     int64_t from_ns, to_ns, events, dropped;
-    bool complete; /* the writer ended it */
+    bool complete;     /* the writer ended it */
+    uint64_t cut_line; /* where the file ends too early; 0 = nowhere */
+    struct {
+        int64_t id, from_ns, to_ns; /* its first event, its last */
+    } job[SUM_JOBS];                /* the last one: all that are beyond */
+    int jobs;
     int64_t samples, bad, visits, batches, dropped_batches;
     int64_t slow, foreseen, parked, held, put_off; /* put_off: foreseen, not begun */
     int64_t from[SUM_FORMS];

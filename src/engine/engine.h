@@ -32,8 +32,8 @@ psti_budget *psti_engine_budget(pst_engine *engine);
 psti_cache *psti_engine_cache(pst_engine *engine); /* NULL = none */
 psti_disk *psti_engine_disk(pst_engine *engine);   /* NULL = none */
 psti_pool *psti_engine_pool(pst_engine *engine);
-/* A job with hooks: its consumer waited so long for a batch. */
-void psti_job_waited(pst_job *job, uint64_t wait_ns);
+/* A job with hooks: its consumer waited so long for a batch, see psti_feed_waited. */
+void psti_job_waited(pst_job *job, int64_t batch, uint64_t wait_ns);
 
 /* ---- for those who look on (view.c) ---------------------------------------------------------- */
 

@@ -9,10 +9,10 @@
 #include "model/model.h"
 #include "net/net.h"
 
-void psti_job_waited(pst_job *job, uint64_t wait_ns)
+void psti_job_waited(pst_job *job, int64_t batch, uint64_t wait_ns)
 {
     if (job && job->feed)
-        psti_feed_waited(job->feed, wait_ns);
+        psti_feed_waited(job->feed, batch, wait_ns);
 }
 
 /* A client's jobs are those of the daemon, until it goes on by itself. */

@@ -375,7 +375,7 @@ static void note_wait_locked(psti_feed *feed, const pst_batch *block, uint64_t s
         waits_first_locked(feed);
     }
     if (!feed->spec.hooks.wake) /* else its owner tells, psti_feed_waited */
-        look_waited_locked(feed, block, waited);
+        look_waited_locked(feed, block ? psti_trace_step(block->epoch, block->step) : -1, waited);
 }
 
 /* Once a feed, and only when it is the consumer's doing. How many it holds, or 0. */

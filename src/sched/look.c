@@ -19,19 +19,19 @@ void look_open(psti_feed *feed)
     feed->source_kind = feed->far || feed->fetches ? -1 : tar ? PSTI_VIEW_TAR : PSTI_VIEW_FILES;
 }
 
-void look_waited_locked(psti_feed *feed, const pst_batch *block, uint64_t wait_ns)
+void look_waited_locked(psti_feed *feed, int64_t batch, uint64_t wait_ns)
 {
-    trace_wait_locked(feed, block, wait_ns);
+    trace_wait_locked(feed, batch, wait_ns);
     feed->waits++;
     feed->wait_ns += wait_ns;
     psti_hist_add(&feed->wait_hist, wait_ns);
     psti_bars_add(&feed->wait_bars, wait_ns, 1);
 }
 
-void psti_feed_waited(psti_feed *feed, uint64_t wait_ns)
+void psti_feed_waited(psti_feed *feed, int64_t batch, uint64_t wait_ns)
 {
     pthread_mutex_lock(&feed->pool->lock);
-    look_waited_locked(feed, NULL, wait_ns);
+    look_waited_locked(feed, batch, wait_ns);
     pthread_mutex_unlock(&feed->pool->lock);
 }
 
@@ -193,6 +193,9 @@ static void epoch_locked(const psti_feed *feed, psti_view_job *job)
     job->ready = 0;
     for (; r; r = r->next)
         job->ready += r->published > r->delivered ? (uint64_t)(r->published - r->delivered) : 0;
+    job->ready_depth = (uint64_t)feed->depth;
+    if (job->ready > job->ready_depth) /* the next epoch's, in what the consumer has given back */
+        job->ready = job->ready_depth;
 }
 
 /* A served job's consumer has batches on their way; with more than one in his hands he does not
@@ -225,7 +228,6 @@ static void job_locked(const psti_feed *feed, uint64_t now, psti_view_job *job)
     job->wait_p50_ns = psti_hist_quantile(&feed->wait_hist, 0.5);
     job->wait_p99_ns = psti_hist_quantile(&feed->wait_hist, 0.99);
     job->waiting_ns = waiting_ns(feed, now);
-    job->ready_depth = (uint64_t)feed->depth;
     stages_locked(feed, job);
     lanes_locked(feed, &job->lanes);
     memset(&job->verdict, 0, sizeof job->verdict);

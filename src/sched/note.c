@@ -13,6 +13,7 @@
 void psti_batch_receipt(const pst_batch *batch, psti_receipt *out)
 {
     *out = (psti_receipt){.epoch = batch->epoch,
+                          .step = batch->step,
                           .steps = batch->steps,
                           .share_end = batch->share_end,
                           .slots = batch->slots,
@@ -87,7 +88,7 @@ static void count_locked(psti_feed *feed, run *r, const psti_receipt *receipt, u
     feed->last_batch_ns = psti_now_ns();
     if (feed->batches == 1)
         feed->first_wait_ns = wait_ns;
-    look_waited_locked(feed, NULL, wait_ns);
+    look_waited_locked(feed, -1, wait_ns);
 }
 
 int psti_feed_note(psti_feed *feed, const psti_receipt *receipt, uint64_t wait_ns)

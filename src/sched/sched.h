@@ -156,9 +156,10 @@ uint64_t psti_feed_epoch(psti_feed *feed);
 int64_t psti_feed_steps(psti_feed *feed);
 void psti_feed_error(psti_feed *feed, pst_error *out);
 void psti_feed_stats(psti_feed *feed, pst_job_stats *out);
-/* Of a feed with hooks, whose consumer is in another process: he waited so long for a batch. What
- * psti_feed_next takes is not his time and is not counted. */
-void psti_feed_waited(psti_feed *feed, uint64_t wait_ns);
+/* Of a feed with hooks, whose consumer is in another process: he waited so long for a batch
+ * (psti_trace_step; -1 = not known). What psti_feed_next takes is not his time and is not counted.
+ */
+void psti_feed_waited(psti_feed *feed, int64_t batch, uint64_t wait_ns);
 const psti_plan *psti_feed_plan(const psti_feed *feed);
 
 /* What a wait of the consumer was for, by what the workers' time went into meanwhile. */
@@ -221,6 +222,7 @@ void psti_batch_release(pst_batch *batch);
  * may have written to since. */
 typedef struct psti_receipt {
     uint64_t epoch;
+    int64_t step;      /* of the batch; where another process made it, 0 */
     int64_t steps;     /* of the epoch, as far as is known by now */
     int64_t share_end; /* share indices below it are delivered or skipped */
     int32_t slots;

@@ -461,7 +461,7 @@ void look_begin_locked(psti_feed *feed);                     /* a place among th
 void look_end_locked(psti_feed *feed);                       /* into the totals of its dataset */
 void look_bad_locked(psti_feed *feed, const pst_error *err); /* among the last bad samples */
 /* the consumer, for a batch; NULL: nobody knows which */
-void look_waited_locked(psti_feed *feed, const pst_batch *block, uint64_t wait_ns);
+void look_waited_locked(psti_feed *feed, int64_t batch, uint64_t wait_ns);
 void look_task_locked(psti_feed *feed, const task *t); /* how long it took, what it read */
 
 /* tracing.c: nothing is done where there is no trace. Those of a worker put to its own ring. */
@@ -471,7 +471,7 @@ void trace_put_locked(const psti_feed *feed, psti_trace_kind kind, int what, int
                       uint64_t span);
 void trace_put_at_locked(const psti_feed *feed, psti_trace_event *event);
 void trace_batch_locked(const pst_batch *block, psti_trace_kind kind, uint64_t span);
-void trace_wait_locked(const psti_feed *feed, const pst_batch *block, uint64_t wait_ns);
+void trace_wait_locked(psti_feed *feed, int64_t batch, uint64_t wait_ns);
 void trace_reads_locked(const task *t);
 void trace_slice(worker *w, int stage, int64_t id, uint64_t since_ns, uint64_t until_ns);
 void trace_visit(worker *w, const task *t, bool ended, uint64_t since_ns, uint64_t until_ns);

@@ -537,9 +537,10 @@ struct psti_feed {
     uint64_t delivered_bytes, substitutions;
     psti_hist wait_hist;
     psti_bars stage_bars[PST_STAGES_MAX], read_bars, wait_bars, cost_bars;
-    uint32_t trace_job; /* what traces call it; fixed */
-    int source_kind;    /* psti_view_source; -1: counted by the net, or by nobody; fixed */
-    int total;          /* its place in pool->ended; -1: there was no memory for one */
+    uint32_t trace_job;      /* what traces call it; fixed */
+    uint64_t traced_wait_ns; /* the consumer's last wait ended then, as its trace has it */
+    int source_kind;         /* psti_view_source; -1: counted by the net, or by nobody; fixed */
+    int total;               /* its place in pool->ended; -1: there was no memory for one */
 };
 
 /* ---- pool (pool.c)

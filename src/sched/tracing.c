@@ -138,14 +138,20 @@ void trace_batch_locked(const pst_batch *block, psti_trace_kind kind, uint64_t s
         count_locked(r->feed, r);
 }
 
-void trace_wait_locked(const psti_feed *feed, const pst_batch *block, uint64_t wait_ns)
+/* One consumer's waits come one after the other. What is heard of them from another process may be
+ * late, by more one time than the next: none begins before the one before it has ended, since
+ * Perfetto leaves out slices that overlap. */
+void trace_wait_locked(psti_feed *feed, int64_t batch, uint64_t wait_ns)
 {
     if (!feed->pool->book)
         return;
-    psti_trace_event event = {.at_ns = psti_now_ns() - wait_ns,
+    const uint64_t since_ns = psti_now_ns() - wait_ns;
+    psti_trace_event event = {.at_ns =
+                                  since_ns > feed->traced_wait_ns ? since_ns : feed->traced_wait_ns,
                               .span = wait_ns,
-                              .id = block ? psti_trace_step(block->epoch, block->step) : -1,
+                              .id = batch,
                               .kind = PSTI_TRACE_WAIT};
+    feed->traced_wait_ns = event.at_ns + wait_ns;
     trace_put_at_locked(feed, &event);
 }
 

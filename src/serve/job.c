@@ -282,6 +282,24 @@ static int write_positions(segment *seg, const psti_receipt *r, size_t at)
     return pads;
 }
 
+/* The oldest; -1 = there is none. */
+static int64_t sent_take(conn *c)
+{
+    if (c->sent_count == 0)
+        return -1;
+    const int64_t batch = c->sent[0];
+    memmove(c->sent, c->sent + 1, (size_t)--c->sent_count * sizeof c->sent[0]);
+    return batch;
+}
+
+/* One that the client was given more credit for than he may have is as good as taken. */
+static void sent_add(conn *c, const psti_receipt *r)
+{
+    if (c->sent_count == WIRE_AHEAD + 1)
+        sent_take(c);
+    c->sent[c->sent_count++] = psti_trace_step(r->epoch, r->step);
+}
+
 static bool post_batch(conn *c, pst_batch *batch)
 {
     uint32_t id;
@@ -297,6 +315,7 @@ static bool post_batch(conn *c, pst_batch *batch)
     c->copies += seg->copied;
     c->held++;
     c->credits--;
+    sent_add(c, &r);
     if (!post_skips(c, r.epoch))
         return false;
     wire_packet p;
@@ -390,7 +409,7 @@ bool job_credit(conn *c, const wire_credit *credit)
     c->facts.stats.held = c->held;
     pthread_mutex_unlock(&c->server->lock);
     if (credit->count == 1)
-        psti_job_waited(c->job, waited);
+        psti_job_waited(c->job, sent_take(c), waited);
     return true;
 }
 
@@ -439,6 +458,7 @@ bool job_restart(conn *c, wire_mail *mail)
         return false;
     c->generation++;
     c->credits = 0;
+    c->sent_count = 0;
     c->finished = c->failed = false;
     forget_skips(c);
     const int rc =

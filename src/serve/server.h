@@ -126,8 +126,10 @@ struct conn {
     conn_text text;
     uint64_t held;
     uint32_t generation, credits;
-    bool finished, failed; /* nothing more comes in this generation */
-    bool watched_out;      /* waiting until the socket takes more */
+    int64_t sent[WIRE_AHEAD + 1]; /* batches that the consumer has not taken, oldest first … */
+    int sent_count;               /* … as traces call them */
+    bool finished, failed;        /* nothing more comes in this generation */
+    bool watched_out;             /* waiting until the socket takes more */
     letter *letters, *last_letter;
     uint64_t looked_ns;     /* when the client was last told … */
     psti_feed_facts looked; /* … of these */

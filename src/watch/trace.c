@@ -6,7 +6,10 @@
  * and nothing else. What cannot be written ends the trace, with one message; whoever is traced goes
  * on.
  *
- * Rings and jobs are added under the lock and never go before the trace does. */
+ * Rings and jobs are added under the lock and never go before the trace does.
+ *
+ * A process that ends without closing its engine (a script that just ends) ends its traces all the
+ * same: they stand in a list that is gone through at exit. */
 #include "watch/trace.h"
 
 #include <errno.h>
@@ -14,6 +17,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -26,12 +30,20 @@
 #include "core/status.h"
 #include "watch/trace_priv.h"
 
+/* FIRST_TRACK: Perfetto shows the number behind the name, so it is none that counts workers. */
+enum { FIRST_TRACK = 100 };
 enum { RING_EVENTS = 32768, TEXT_BYTES = 256 << 10, GIVE_BACK = 256, JOBS_MOST = 65536 };
 static const uint64_t PAUSE_NS = 50000000;
 static const char CLOSING[] = "\n]\n";
 enum { CLOSING_BYTES = sizeof CLOSING - 1 };
 
+/* Leaf lock; all of it: traces that are open in this process. */
+static pthread_mutex_t open_lock = PTHREAD_MUTEX_INITIALIZER;
+static psti_trace *open_ones;
+static bool at_exit;
+
 struct psti_trace {
+    psti_trace *next_open; /* open_lock's */
     pthread_mutex_t lock;
     psti_trace_ring *rings; /* newest first */
     int tracks;             /* given out */
@@ -139,7 +151,7 @@ static psti_trace_ring *tell_new(psti_trace *t)
     const int tracks = t->tracks;
     pthread_mutex_unlock(&t->lock);
     for (const psti_trace_ring *r = rings; r; r = r->next)
-        if (r->track > t->tracks_told) {
+        if (r->track >= FIRST_TRACK + t->tracks_told) {
             room_for_line(t);
             text_track(&t->text, r->track, r->name);
         }
@@ -180,6 +192,40 @@ static void *write_loop(void *arg)
     return NULL;
 }
 
+/* ---- at exit ----------------------------------------------------------------------------------
+ */
+
+/* A forked child has neither the writers nor the right to end its parent's files. */
+static void stop_all(void)
+{
+    if (pthread_mutex_trylock(&open_lock)) /* somebody opens or closes one, or did so at the fork */
+        return;
+    for (psti_trace *t = open_ones; t; t = t->next_open)
+        if (t->text.pid == (int)getpid())
+            psti_trace_stop(t);
+    pthread_mutex_unlock(&open_lock);
+}
+
+static void list_add(psti_trace *t)
+{
+    pthread_mutex_lock(&open_lock);
+    at_exit = at_exit || atexit(stop_all) == 0;
+    t->next_open = open_ones;
+    open_ones = t;
+    pthread_mutex_unlock(&open_lock);
+}
+
+static void list_remove(psti_trace *t)
+{
+    pthread_mutex_lock(&open_lock);
+    for (psti_trace **at = &open_ones; *at; at = &(*at)->next_open)
+        if (*at == t) {
+            *at = t->next_open;
+            break;
+        }
+    pthread_mutex_unlock(&open_lock);
+}
+
 /* ---- rings and jobs -------------------------------------------------------------------------- */
 
 /* Pages are taken as they are first written to. */
@@ -199,7 +245,7 @@ psti_trace_ring *psti_trace_ring_add(psti_trace *t, const char *name)
     if (name)
         snprintf(ring->name, sizeof ring->name, "%s", name);
     pthread_mutex_lock(&t->lock);
-    ring->track = name ? ++t->tracks : 0;
+    ring->track = name ? FIRST_TRACK + t->tracks++ : 0;
     ring->next = t->rings;
     t->rings = ring;
     pthread_mutex_unlock(&t->lock);
@@ -323,6 +369,7 @@ int psti_trace_open(const psti_trace_spec *spec, psti_trace **out, pst_error *er
         psti_trace_close(t);
         return rc;
     }
+    list_add(t);
     *out = t;
     return 0;
 }
@@ -341,6 +388,7 @@ void psti_trace_close(psti_trace *t)
 {
     if (!t)
         return;
+    list_remove(t);
     psti_trace_stop(t);
     if (t->started)
         pthread_join(t->thread, NULL);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Events as text: one JSON object a line, joined by ",\n". Numbers are put together by hand, since
  * this is where a trace's time goes. The writer thread alone comes here. */
+#include <stdio.h>
 #include <string.h>
 
 #include "watch/text.h"
@@ -262,11 +263,12 @@ static void async(trace_text *t, char phase, uint64_t at_ns, const char *categor
     add_head(t, category, name);
 }
 
+/* An id of the process's own: Perfetto shows one of all processes apart from it. */
 static void numbered(trace_text *t, uint64_t number)
 {
-    LITERAL(t, ",\"id\":\"");
+    LITERAL(t, ",\"id2\":{\"local\":\"");
     add_u64(t, number);
-    LITERAL(t, "\"");
+    LITERAL(t, "\"}");
 }
 
 static void read_line(trace_text *t, const psti_trace_event *e, const trace_job *job)
@@ -306,16 +308,22 @@ static void lane(trace_text *t, const psti_trace_event *e, const trace_job *job)
     LITERAL(t, "}");
 }
 
+/* Perfetto has a track for each name of what is outermost: one for each job. */
+static void batch_name(char out[32], const trace_job *job)
+{
+    snprintf(out, 32, "job %llu batch", (unsigned long long)(job ? job->id : 0));
+}
+
 static void batch_part(trace_text *t, char phase, const psti_trace_event *e, const char *name)
 {
     async(t, phase, e->at_ns, "batch", name);
-    LITERAL(t, ",\"id\":\"");
+    LITERAL(t, ",\"id2\":{\"local\":\"");
     add_u64(t, e->job);
     LITERAL(t, ".");
     add_u64(t, (uint64_t)e->id >> 32);
     LITERAL(t, ".");
     add_u64(t, (uint64_t)e->id & 0xffffffff);
-    LITERAL(t, "\"");
+    LITERAL(t, "\"}");
 }
 
 static void batch_args(trace_text *t, const psti_trace_event *e, const trace_job *job)
@@ -328,9 +336,11 @@ static void batch_args(trace_text *t, const psti_trace_event *e, const trace_job
 /* Begun to handed over, and inside of that: filling, ready. */
 static void batch(trace_text *t, const psti_trace_event *e, const trace_job *job)
 {
+    char whole[32];
+    batch_name(whole, job);
     switch (e->kind) {
     case PSTI_TRACE_BEGUN:
-        batch_part(t, 'b', e, "batch");
+        batch_part(t, 'b', e, whole);
         batch_args(t, e, job);
         LITERAL(t, "}}");
         batch_part(t, 'b', e, "filling");
@@ -348,7 +358,7 @@ static void batch(trace_text *t, const psti_trace_event *e, const trace_job *job
     default:
         batch_part(t, 'e', e, e->what ? "ready" : "filling");
         LITERAL(t, "}");
-        batch_part(t, 'e', e, "batch");
+        batch_part(t, 'e', e, whole);
         args(t, job);
         arg_text(t, "then", e->kind == PSTI_TRACE_TAKEN ? "taken" : "dropped");
         LITERAL(t, "}}");
@@ -368,17 +378,21 @@ static void waited(trace_text *t, const psti_trace_event *e, const trace_job *jo
 
 static void counter(trace_text *t, const psti_trace_event *e, const trace_job *job)
 {
-    static const char *const names[] = {"ready batches", "busy workers", "active workers",
-                                        "cache bytes"};
+    static const char *const names[] = {"ready", "busy", "active", "cache"};
+    static const char *const units[] = {"batches", "workers", "workers", "bytes"};
+    const int what = e->what <= PSTI_COUNT_CACHE ? e->what : 0;
     open_line(t, 'C');
     add_time(t, e->at_ns);
     LITERAL(t, ",\"name\":\"");
-    add(t, names[e->what <= PSTI_COUNT_CACHE ? e->what : 0]);
-    if (e->what == PSTI_COUNT_READY) {
-        LITERAL(t, ", job ");
+    if (what == PSTI_COUNT_READY) {
+        LITERAL(t, "job ");
         add_u64(t, job ? job->id : 0);
+        LITERAL(t, " ");
     }
-    LITERAL(t, "\",\"args\":{\"value\":");
+    add(t, names[what]);
+    LITERAL(t, "\",\"args\":{\"");
+    add(t, units[what]); /* Perfetto calls it by both */
+    LITERAL(t, "\":");
     add_u64(t, e->span);
     LITERAL(t, "}}");
 }

@@ -3,6 +3,8 @@
 
 import collections
 import json
+import subprocess
+import sys
 
 import numpy
 import penstock
@@ -217,3 +219,23 @@ def test_a_trace_has_every_sample(photos, tmp_path):
     assert set(range(COUNT)) <= placed and events[-1]["name"] == "penstock_trace_end"
     with penstock.Engine(1) as engine, pytest.raises(penstock.SettingError, match="trace"):
         penstock.Loader(photos, CROP, 7, engine=engine, trace=tmp_path / "t.json")
+
+
+def test_a_script_that_just_ends_has_a_whole_trace(photos, tmp_path):
+    script = f"""
+import os, penstock
+from penstock import ops
+def same(picture):
+    return picture
+loader = penstock.Loader({str(photos)!r}, ops.decode() | ops.resize(8) | ops.center_crop(8) | penstock.python(same), 7,
+                         trace={str(tmp_path / "t.json")!r})
+next(iter(loader))
+if os.fork() == 0:
+    raise SystemExit  # ends neither the trace nor in a hang
+os.wait()
+list(loader)
+"""
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=120)
+    events = json.loads((tmp_path / "t.json").read_text())
+    assert [event["name"] for event in events if event["name"] == "penstock_trace_end"] == ["penstock_trace_end"]
+    assert events[-1]["name"] == "penstock_trace_end" and {event["args"]["id"] for event in events if event["name"] == "finish"}

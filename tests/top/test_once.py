@@ -22,6 +22,14 @@ def test_no_escape_byte_in_a_pipe(once, engine):
     assert "q quit" not in text and all(len(line) <= 80 for line in text.splitlines())
 
 
+def test_the_verdict_is_there_to_the_last_word(once, engine):
+    body = view(2)
+    body["verdict"]["text"] = "decode-bound: " + "some cores would help, " * 10 + "THE END"
+    body["jobs"][0]["verdict"]["text"] = "decode-bound: " + "others would not, " * 10 + "OF THE JOB"
+    text = " ".join(once("--engine", engine(body=body).address, "--once").stdout.decode().split())
+    assert body["verdict"]["text"] in text and body["jobs"][0]["verdict"]["text"] in text
+
+
 @pytest.mark.parametrize("cols", [40, 41, 60, 79, 80, 100, 119, 120, 121, 200, 400])
 def test_every_width(once, engine, cols):
     body = view(3)
