@@ -211,7 +211,8 @@ def test_slow_connections_and_huge_headers_wear_nothing_down(serve, client, phot
             sock.sendall(b"GET /metrics HTTP/1.0\r\nHost: 127.0.0.1\r\n\r\n")
             if sock.recv(12) == b"HTTP/1.1 200" or sock.recv(1):
                 break
-        assert time.monotonic() - begin < LIMIT_S
+        assert time.monotonic() - begin < 3 * LIMIT_S  # 64 have their turn every 10 s; the system's own tries end after two minutes
+    print(f"{len(socks)} slow connections; an answer {time.monotonic() - begin:.0f} s later")
     for sock in socks:
         sock.close()
     begin = time.monotonic()
