@@ -21,7 +21,8 @@ def advice(verdict, what):
 def kept(loader, step_s, promised, **more):
     """Trains until what was promised is there."""
     print("promised: %s" % promised)
-    return until(loader, step_s, lambda v: v["numbers"]["rate"] >= RATE * promised["rate"] and v["stall"] <= promised["stall"] + STALL, **more)
+    rate, stall = RATE * promised["rate"], promised["stall"] + STALL
+    return until(loader, step_s, lambda v: v["numbers"]["rate"] >= rate and v["stall"] <= stall, **more)
 
 
 # ---- the source ------------------------------------------------------------------------------------------------------
@@ -120,7 +121,8 @@ def test_more_cores(photos, cores):
 
 def starve(photos, workers, kind_or_promise):
     engine = penstock.Engine(workers=workers)
-    with penstock.Loader(photos, CROP + " | delay(150)", 8, engine=engine) as heavy, penstock.Loader(photos, CROP, 2, engine=engine) as light:
+    with penstock.Loader(photos, CROP + " | delay(150)", 8, engine=engine) as heavy, \
+            penstock.Loader(photos, CROP, 2, engine=engine) as light:
         other = Consumer(heavy, 0)
         thread = threading.Thread(target=other.run)
         thread.start()
