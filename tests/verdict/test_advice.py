@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a verdict advises is done, exactly that, and what it promised has to come: the rate, and the stall that is left."""
+"""What a verdict advises is done, exactly that, and what it promised has to come: rate, and stall that is left."""
 import os
 import threading
 import time
@@ -21,7 +21,8 @@ def advice(verdict, what):
 def kept(loader, step_s, promised, **more):
     """Trains until what was promised is there."""
     print("promised: %s" % promised)
-    return until(loader, step_s, lambda v: v["numbers"]["rate"] >= RATE * promised["rate"] and v["stall"] <= promised["stall"] + STALL, **more)
+    rate, stall = RATE * promised["rate"], promised["stall"] + STALL
+    return until(loader, step_s, lambda v: v["numbers"]["rate"] >= rate and v["stall"] <= stall, **more)
 
 
 # ---- the source ------------------------------------------------------------------------------------------------------
@@ -88,7 +89,8 @@ def test_a_cache_for_one_who_takes_all_it_gets(photos):
 def test_more_workers(photos, workers, batch, step_s):
     with penstock.Loader(photos, CROP + " | delay(60)", batch, workers=workers, cache=0) as loader:
         promised = advice(verdict_of(loader, step_s, "workers"), "workers")
-    with penstock.Loader(photos, CROP + " | delay(60)", batch, workers=workers + int(promised["amount"]), cache=0) as loader:
+    more = workers + int(promised["amount"])
+    with penstock.Loader(photos, CROP + " | delay(60)", batch, workers=more, cache=0) as loader:
         kept(loader, step_s, promised)
 
 
@@ -108,19 +110,25 @@ def with_cores(photos, cores, holds):
 
 
 def test_more_cores(photos, cores):
-    """Other programs have the cores too, now less, now more: what is promised is promised for the cores that the workers get."""
+    """Other programs have the cores too, now less, now more: it is promised for the cores that the workers get."""
     cores(1)
     told = with_cores(photos, 1, lambda v: v["kind"] == "augment" and "cores" in helped(v))
     promised, had = advice(told, "cores"), told["numbers"]["cores_busy"]
     assert promised["amount"] == 1, promised
     cores(2)
     print(promised)
-    with_cores(photos, 2, lambda v: v["numbers"]["rate"] >= RATE * promised["rate"] * min(1, v["numbers"]["cores_busy"] / (2 * had)))
+
+    def kept_for_these(verdict):
+        part = min(1, verdict["numbers"]["cores_busy"] / (2 * had))
+        return verdict["numbers"]["rate"] >= RATE * part * promised["rate"]
+
+    with_cores(photos, 2, kept_for_these)
 
 
 def starve(photos, workers, kind_or_promise):
     engine = penstock.Engine(workers=workers)
-    with penstock.Loader(photos, CROP + " | delay(150)", 8, engine=engine) as heavy, penstock.Loader(photos, CROP, 2, engine=engine) as light:
+    with penstock.Loader(photos, CROP + " | delay(150)", 8, engine=engine) as heavy, \
+            penstock.Loader(photos, CROP, 2, engine=engine) as light:
         other = Consumer(heavy, 0)
         thread = threading.Thread(target=other.run)
         thread.start()
@@ -145,7 +153,8 @@ def test_more_cores_for_one_that_starves(photos):
 
 def test_memory_for_more_batches(photos):
     """Bursts of 12 batches of 3 MB, for which there is time in between, but no room."""
-    text, more = "decode | random_resized_crop(128) | delay(5) | normalize(imagenet)", {"workers": 4, "cache": 0, "ready_depth": 16}
+    text = "decode | random_resized_crop(128) | delay(5) | normalize(imagenet)"
+    more = {"workers": 4, "cache": 0, "ready_depth": 16}
     with penstock.Loader(photos, text, 16, memory="40M", **more) as loader:
         promised = advice(verdict_of(loader, 1.5, "memory", burst=12, each_s=3.0), "memory")
     with penstock.Loader(photos, text, 16, memory=(40 << 20) + int(promised["amount"]), **more) as loader:

@@ -3,13 +3,15 @@
 import json
 import os
 import select
+import socket
 import subprocess
 import threading
+import time
 
 import pytest
 
 import penstock
-from conftest import Consumer, check, helped, verdict_of
+from conftest import DEADLINE_S, Consumer, check, helped, verdict_of
 
 BINARY = os.environ.get("PENSTOCK", "penstock")
 CROP = "decode | random_resized_crop(16) | hflip"
@@ -50,6 +52,37 @@ def test_a_served_job_that_starves_beside_another(photos, daemon):
             verdict_of(light, 0.01, "starved")
         finally:
             other.stop.set()
+            thread.join()
+
+
+def watched(daemon):
+    """GET /v1/watch."""
+    with socket.socket(socket.AF_UNIX) as sock:
+        sock.settimeout(60)
+        sock.connect(os.path.join(daemon.removeprefix("unix:"), "control.sock"))
+        sock.sendall(b"GET /v1/watch HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        with sock.makefile("rb") as answer:
+            return json.loads(answer.read().partition(b"\r\n\r\n")[2])
+
+
+def test_the_same_is_told_everywhere(photos, daemon):
+    """By the loader, on the control socket for the job and for the engine, and by `penstock top`."""
+    with penstock.Loader(photos, CROP + " | delay(100)", 8, engine=daemon) as loader:
+        consumer = Consumer(loader, 0.05)
+        thread = threading.Thread(target=consumer.run)
+        thread.start()
+        try:
+            end, told = time.monotonic() + DEADLINE_S, []
+            while not told or not all(text.startswith("workers-bound: ") and "more workers would" in text for text in told):
+                assert time.monotonic() < end, told
+                time.sleep(1.2)
+                view = watched(daemon)
+                told = [loader.stats()["verdict"]["text"], view["jobs"][0]["verdict"]["text"], view["verdict"]["text"],
+                        run("top", "--once", "--engine", daemon).splitlines()[1]]
+            one, other = loader.stats()["verdict"], watched(daemon)["jobs"][0]["verdict"]
+            assert one["kind"] == other["kind"] and helped(one) == helped(other) and set(one["numbers"]) == set(other["numbers"])
+        finally:
+            consumer.stop.set()
             thread.join()
 
 
