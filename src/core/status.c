@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/keys.h"
+
 void psti_error_clear(pst_error *err)
 {
     if (!err)
@@ -13,6 +15,27 @@ void psti_error_clear(pst_error *err)
     memset(err, 0, sizeof *err);
     err->id = -1;
     err->offset = -1;
+}
+
+/* In place: whatever is no character that just shows itself becomes one question mark. */
+static void make_plain(char *text)
+{
+    char *to = text;
+    bool stray = false;
+    for (size_t left = strlen(text); left > 0;) {
+        const size_t n = psti_shown_length(text, left);
+        const bool inside = ((unsigned char)*text & 0xc0) == 0x80;
+        if (n) {
+            memmove(to, text, n);
+            to += n;
+        } else if (!stray || !inside) {
+            *to++ = '?';
+        }
+        stray = n == 0;
+        text += n ? n : 1;
+        left -= n ? n : 1;
+    }
+    *to = 0;
 }
 
 void psti_error_key(pst_error *err, const char *key)
@@ -30,9 +53,7 @@ void psti_error_key(pst_error *err, const char *key)
         memcpy(err->key + head + 3, key + len - tail, tail);
         err->key[cap] = 0;
     }
-    for (char *p = err->key; *p; p++)
-        if ((unsigned char)*p < 32 || *p == 127)
-            *p = '?';
+    make_plain(err->key);
 }
 
 static int fill(pst_error *err, int code, const char *stage, const char *key, int64_t offset,
