@@ -16,14 +16,16 @@
 #include "interrupt.h"
 #include "json.h"
 #include "open.h"
+#include "outfile.h"
 #include "progress.h"
+#include "runs.h"
 #include "verdict.h"
 
 enum { SLICES = 3, COUNTS_MAX = 16, FILES_MAX = 4000 };
 static const uint64_t files_bytes_max = 256 << 20;
 
 typedef struct bench_values {
-    const char *data, *pipeline, *index_dir, *disk, *remote, *watch, *trace;
+    const char *data, *pipeline, *index_dir, *disk, *remote, *watch, *trace, *report;
     int64_t batch, workers;
     double seconds;
     uint64_t seed, memory, cache;
@@ -315,9 +317,9 @@ static void json_row(json *j, const row *r)
     json_object_end(j);
 }
 
-static void json_results(const bench *b)
+static void json_results(const bench *b, FILE *out)
 {
-    json j = {.out = stdout};
+    json j = {.out = out};
     json_object(&j, NULL);
     json_text(&j, "data", b->v->data);
     json_text(&j, "pipeline", b->pipeline);
@@ -329,7 +331,27 @@ static void json_results(const bench *b)
         json_row(&j, &b->rows[i]);
     json_array_end(&j);
     json_object_end(&j);
-    printf("\n");
+    fputc('\n', out);
+}
+
+/* The page that penstock report makes of the same. */
+static int report_results(const bench *b)
+{
+    char *text = NULL;
+    size_t size = 0;
+    FILE *out = open_memstream(&text, &size);
+    if (out == NULL)
+        return fail_errno(errno, "write", b->v->report);
+    json_results(b, out);
+    fclose(out);
+    runs *all = cli_alloc(sizeof *all);
+    int exit_code = runs_take(all, b->v->data, text, size);
+    if (exit_code == CLI_OK)
+        exit_code = runs_page(all, b->v->report, "penstock bench");
+    runs_fini(all);
+    free(all);
+    free(text);
+    return exit_code;
 }
 
 /* ---- the command ---------------------------------------------------------------------------- */
@@ -340,6 +362,8 @@ static int run_rows(bench *b)
     pst_error err = {0};
     if (pst_settings_resolve(NULL, &settings, &err) < 0)
         return fail_error(&err);
+    if (b->v->report != NULL && outfile_check(b->v->report) != CLI_OK)
+        return CLI_FAIL;
     if (b->v->trace != NULL && b->v->workers == 0)
         return fail_usage("--trace is for one run: give --workers");
     load_files(b);
@@ -354,10 +378,10 @@ static int run_rows(bench *b)
     if (exit_code != CLI_OK || interrupt_signal() != 0)
         return exit_code;
     if (b->v->json)
-        json_results(b);
+        json_results(b, stdout);
     else
         print_results(b);
-    return CLI_OK;
+    return b->v->report != NULL ? report_results(b) : CLI_OK;
 }
 
 static int run_bench(const void *values)
@@ -403,6 +427,7 @@ static const arg_option options[] = {
     OPT_INDEX_DIR(AT(index_dir)),
     OPT_FLAG("quiet", AT(quiet), "no progress"),
     OPT_FLAG("json", AT(json), "one JSON object"),
+    OPT_TEXT("report", "FILE", AT(report), NULL, "also a page that shows it, as penstock report's"),
     OPT_END,
 };
 #undef AT
@@ -413,7 +438,7 @@ const command command_bench = {
     .about = "The limit is what libjpeg alone can do on the same files with the same number of "
              "threads, decoding only a random crop of "
              "each. It is meant for JPEG data and the default pipeline.",
-    .examples = "penstock bench photos\npenstock bench photos --seconds 10 --json",
+    .examples = "penstock bench photos\npenstock bench photos --seconds 10 --report bench.html",
     .operands = operands,
     .options = options,
     .values_bytes = sizeof(bench_values),

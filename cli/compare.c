@@ -405,6 +405,11 @@ static int write_out(const report_values *v, const runs *all)
     return exit_code;
 }
 
+int runs_page(const runs *all, const char *out, const char *title)
+{
+    return write_out(&(report_values){.out = out, .title = title}, all);
+}
+
 static int run_report(const void *values)
 {
     const report_values *v = values;

@@ -7,6 +7,7 @@
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -39,7 +40,8 @@ void progress_quiet(void)
 
 bool progress_seen(void)
 {
-    return !quiet && isatty(STDERR_FILENO);
+    const char *term = getenv("TERM"); /* one that cannot take a line back is not written to */
+    return !quiet && isatty(STDERR_FILENO) && (!term || strcmp(term, "dumb") != 0);
 }
 
 static int line_width(void)

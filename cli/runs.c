@@ -232,20 +232,24 @@ static int add_all(runs *all, const char *path, const json_t *root)
     return all->count > before ? CLI_OK : fail("%s holds no run", path);
 }
 
+int runs_take(runs *all, const char *path, const char *bytes, size_t size)
+{
+    json_error_t why;
+    json_t *root = parse(bytes, size, &why);
+    const int exit_code = root == NULL
+                              ? fail("%s is not JSON: line %d: %s", path, why.line, why.text)
+                              : add_all(all, path, root);
+    json_decref(root);
+    return exit_code;
+}
+
 int runs_read(runs *all, const char *path)
 {
     void *bytes = NULL;
     size_t size = 0;
-    json_error_t why;
     int exit_code = infile_read(path, &bytes, &size);
-    if (exit_code != CLI_OK)
-        return exit_code;
-    json_t *root = parse(bytes, size, &why);
-    if (root == NULL)
-        exit_code = fail("%s is not JSON: line %d: %s", path, why.line, why.text);
-    else
-        exit_code = add_all(all, path, root);
-    json_decref(root);
+    if (exit_code == CLI_OK)
+        exit_code = runs_take(all, path, bytes, size);
     free(bytes);
     return exit_code;
 }

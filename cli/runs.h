@@ -41,6 +41,10 @@ typedef struct runs {
 void runs_tell_apart(runs *all);
 /* Adds what a file holds. Prints its own message; returns an exit code. */
 int runs_read(runs *all, const char *path);
+/* The same of text that is at hand; path: what it is called. */
+int runs_take(runs *all, const char *path, const char *bytes, size_t size);
+/* The page of penstock report. Prints its own message; returns an exit code. */
+int runs_page(const runs *all, const char *out, const char *title);
 void runs_fini(runs *all);
 
 #endif

@@ -38,6 +38,20 @@ static int parse_uids(const char *text, uint32_t uids[UIDS_MOST], int *count)
     return CLI_OK;
 }
 
+/* What a browser on this machine is given. */
+static void print_http(const char *address, int port)
+{
+    const char *end = strrchr(address, ':');
+    char host[256] = "127.0.0.1";
+    if (end != NULL)
+        snprintf(host, sizeof host, "%.*s", (int)(end - address), address);
+    if (strcmp(host, "0.0.0.0") == 0)
+        snprintf(host, sizeof host, "127.0.0.1");
+    else if (strcmp(host, "[::]") == 0)
+        snprintf(host, sizeof host, "[::1]");
+    printf("to be looked at: port %d of %s, http://%s:%d/\n", port, host, host, port);
+}
+
 static int serve(const pst_server_options *opts)
 {
     pst_server *server = NULL;
@@ -46,7 +60,7 @@ static int serve(const pst_server_options *opts)
         return fail_error(&err);
     printf("serving %s\n", pst_server_dir(server));
     if (opts->http != NULL)
-        printf("to be looked at: port %d of %s\n", pst_server_http_port(server), opts->http);
+        print_http(opts->http, pst_server_http_port(server));
     fflush(stdout);
     interrupt_server(server);
     const int rc = pst_server_run(server, &err);

@@ -39,6 +39,29 @@ static bool is_control(unsigned char byte)
     return byte < 0x20 || byte == 0x7f;
 }
 
+/* Whether a character of so many bytes does something to a terminal other than show itself, or to
+ * the order of what is beside it. */
+static bool acts(const unsigned char *s, size_t length)
+{
+    if (length == 1)
+        return is_control(s[0]);
+    if (length == 2) /* U+0080..9F; U+061C */
+        return (s[0] == 0xc2 && s[1] < 0xa0) || (s[0] == 0xd8 && s[1] == 0x9c);
+    if (length == 4) /* U+E0000..: tags, which nobody sees */
+        return s[0] == 0xf3 && s[1] == 0xa0;
+    const unsigned code = (s[0] & 15u) << 12 | (s[1] & 63u) << 6 | (s[2] & 63u);
+    return (code >= 0x200b && code <= 0x200f) || (code >= 0x2028 && code <= 0x202e) ||
+           (code >= 0x2060 && code <= 0x206f) || code == 0xfeff ||
+           (code >= 0xfff9 && code <= 0xfffb);
+}
+
+size_t psti_shown_length(const char *text, size_t left)
+{
+    const unsigned char *p = (const unsigned char *)text;
+    const size_t n = utf8_length(p, left);
+    return n && !acts(p, n) ? n : 0;
+}
+
 static const char *part_fault(const char *part, size_t len)
 {
     if (len == 0)
@@ -81,14 +104,14 @@ char *psti_escape(char *out, size_t cap, const char *text, size_t len)
 {
     size_t at = 0;
     for (size_t i = 0; i < len;) {
-        const unsigned char *p = (const unsigned char *)text + i;
-        const size_t n = is_control(*p) ? 0 : utf8_length(p, len - i);
+        const char *p = text + i;
+        const size_t n = psti_shown_length(p, len - i);
         if (at + (n ? n : 4) >= cap)
             break;
         if (n)
             memcpy(out + at, p, n);
         else
-            snprintf(out + at, cap - at, "\\x%02x", *p);
+            snprintf(out + at, cap - at, "\\x%02x", (unsigned char)*p);
         at += n ? n : 4;
         i += n ? n : 1;
     }

@@ -14,7 +14,11 @@ const char *psti_key_fault(const char *key, size_t len);
 
 bool psti_utf8_ok(const char *text, size_t len);
 
-/* Writes text with control bytes and stray bytes as \xNN, cut at cap, terminated. Returns out. */
+/* Bytes of the character there if all it does is show itself; 0 of a stray byte, and of one that
+ * steers a terminal or turns the text around (C0, C1, marks of direction, invisible ones). */
+size_t psti_shown_length(const char *text, size_t left);
+
+/* Writes text with everything else as \xNN, cut at cap, terminated. Returns out. */
 char *psti_escape(char *out, size_t cap, const char *text, size_t len);
 
 #endif

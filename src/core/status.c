@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/keys.h"
+
 void psti_error_clear(pst_error *err)
 {
     if (!err)
@@ -16,19 +18,25 @@ void psti_error_clear(pst_error *err)
     err->offset = -1;
 }
 
-/* Bytes of a character that steers a terminal instead of being shown: controls, also those beyond
- * ASCII, ends of lines, marks of direction. 0 = it is none. */
-static size_t steering(const unsigned char *p)
+/* In place: whatever is no character that just shows itself becomes one question mark. */
+static void make_plain(char *text)
 {
-    if (p[0] < 0x20 || p[0] == 0x7f)
-        return 1;
-    if ((p[0] == 0xc2 && p[1] >= 0x80 && p[1] <= 0x9f) || (p[0] == 0xd8 && p[1] == 0x9c))
-        return 2;
-    if (p[0] != 0xe2 || (p[1] != 0x80 && p[1] != 0x81))
-        return 0;
-    const bool turns = p[1] == 0x80 ? p[2] == 0x8e || p[2] == 0x8f || (p[2] >= 0xa8 && p[2] <= 0xae)
-                                    : p[2] >= 0xa6 && p[2] <= 0xa9;
-    return turns ? 3 : 0;
+    char *to = text;
+    bool stray = false;
+    for (size_t left = strlen(text); left > 0;) {
+        const size_t n = psti_shown_length(text, left);
+        const bool inside = ((unsigned char)*text & 0xc0) == 0x80;
+        if (n) {
+            memmove(to, text, n);
+            to += n;
+        } else if (!stray || !inside) {
+            *to++ = '?';
+        }
+        stray = n == 0;
+        text += n ? n : 1;
+        left -= n ? n : 1;
+    }
+    *to = 0;
 }
 
 void psti_error_key(pst_error *err, const char *key)
@@ -46,11 +54,7 @@ void psti_error_key(pst_error *err, const char *key)
         memcpy(err->key + head + 3, key + len - tail, tail);
         err->key[cap] = 0;
     }
-    for (char *p = err->key; *p;) {
-        const size_t bytes = steering((const unsigned char *)p);
-        memset(p, '?', bytes);
-        p += bytes ? bytes : 1;
-    }
+    make_plain(err->key);
 }
 
 static int fill(pst_error *err, int code, const char *stage, const char *key, int64_t offset,

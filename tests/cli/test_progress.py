@@ -61,7 +61,7 @@ def terminal(binary, environment):
     open_ones = []
 
     def run(*args, env=None):
-        open_ones.append(Terminal(binary, {**environment, **(env or {})}, *args))
+        open_ones.append(Terminal(binary, {**environment, "TERM": "xterm", **(env or {})}, *args))
         return open_ones[-1]
 
     yield run
@@ -116,6 +116,11 @@ def test_listing(terminal, tmp_path):
         run = terminal("inspect", "s3://b/", "--index-dir", "none", env=faultd.environment())
         run.wait_for(r"listing s3://b/: [\d,]+ found, [\d,]+/s")
         assert run.end() == 130
+
+
+def test_a_terminal_that_cannot_take_a_line_back(terminal, tmp_path):
+    run = terminal("synth", "images", tmp_path / "new", "--count", 20, env={"TERM": "dumb"})
+    assert run.end(None) == 0 and "\x1b" not in run.seen and "synth:" not in run.seen
 
 
 def test_names_cannot_steer_the_terminal(terminal, photos, tmp_path):

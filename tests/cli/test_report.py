@@ -148,6 +148,15 @@ def test_training_has_the_gpu_beside_it(report, tmp_path):
     assert tables(page_of(tmp_path / "out"))["time that the GPU was busy"] == {"fed": ["50.0", "25.0", "75.0"]}
 
 
+def test_bench_makes_one(penstock, photos, tmp_path):
+    done = penstock("bench", photos, "--seconds", 0.2, "--workers", 1, "--pipeline", CROP, "--json", "--report", tmp_path / "out")
+    rate = json.loads(done.out)["results"][0]["samples_per_s"]
+    (figures,) = tables(page_of(tmp_path / "out"))["samples a second"].values()
+    assert figures == ["%.1f" % rate]
+    refused = penstock("bench", photos, "--report", tmp_path / "no" / "out", check=False)
+    assert refused.code == 1 and "no/out" in refused.err and not refused.out
+
+
 def test_it_goes_to_standard_output(penstock, report, tmp_path):
     assert report("--table", a=FEED).code == 0
     done = penstock("report", tmp_path / "a.json", "--table", "-o", "-", cwd=tmp_path)

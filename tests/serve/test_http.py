@@ -19,7 +19,9 @@ TOKEN = "0123456789abcdef-token=="
 
 def port_of(daemon):
     line = daemon.child.stdout.readline()
-    return int(re.match(r"to be looked at: port (\d+)", line).group(1))
+    found = re.fullmatch(r"to be looked at: port (\d+) of \S+, http://([^/ ]+):(\d+)/\n", line)
+    assert found[1] == found[3] and found[2] not in ("0.0.0.0", "[::]")  # what a browser can be given
+    return int(found[1])
 
 
 @pytest.fixture

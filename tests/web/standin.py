@@ -29,6 +29,9 @@ EVIL = [
 START = time.time()
 
 
+DECODE = "decode-bound: 3 more cores or 4 GiB of cache would remove the stall (the consumer waits 42 % of the time)"
+
+
 def triangle():
     rows = []
     for e in range(11):
@@ -138,7 +141,7 @@ def job(number, dataset, rate, now):
             ],
         },
         "verdict": (
-            verdict("decode", "decode-bound: 3 more cores or 4 GiB of cache would remove the stall", 0.42)
+            verdict("decode", DECODE, 0.42)
             if number == 1
             else verdict("gpu", "GPU-bound: the consumer takes %d samples/s and never waits" % rate, 0.0)
         ),
@@ -188,7 +191,7 @@ def view_of(scene, instance, first):
             "peak_bytes": int(9.9e9),
         },
         "verdict": (
-            verdict("decode", "decode-bound: 3 more cores or 4 GiB of cache would remove the stall", 0.42)
+            verdict("decode", DECODE, 0.42)
             if jobs
             else dict(verdict("idle", "idle: no job is connected", 0), numbers={})
         ),

@@ -26,6 +26,8 @@ async function panels_and_themes() {
   await with_scene("two", {}, async (page) => {
     for (const id of PANELS) check(await page.locator("#" + id).isVisible(), `panel ${id} is shown`);
     check((await text(page, "#verdict-text")).includes("3 more cores or 4 GiB"), "the verdict's sentence");
+    check(!(await text(page, "#verdict-text")).includes("("), "its reasons are apart from it");
+    check((await text(page, "#verdict-rest")).includes("waits 42\u202f%"), "and there");
     for (const id of ["verdict-more", "jobs-more", "triangle-more"]) await page.locator(`#${id} > summary`).click();
     await until("the numbers behind the verdict", async () =>
       (await text(page, "#verdict-numbers")).includes("wanted rate")

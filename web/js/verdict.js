@@ -23,6 +23,23 @@ function big(pairs) {
   );
 }
 
+// What is said in large letters, and the reasons and conditions behind it.
+export function halves(text) {
+  const at = text.search(/ \(|; /);
+  return at < 0 ? [text, ""] : [text.slice(0, at), text.slice(at).replace(/^;? /, "")];
+}
+
+// Its numbers change each second and with them its lines: what is below it stays where it is.
+const held = {};
+function hold(element, of) {
+  if (held.of !== of || held.wide !== innerWidth) {
+    Object.assign(held, {of, wide: innerWidth, most: 0});
+    element.style.minHeight = "";
+  }
+  held.most = Math.max(held.most, element.offsetHeight);
+  element.style.minHeight = held.most + "px";
+}
+
 let announced = "";
 
 export function drawVerdict() {
@@ -32,7 +49,11 @@ export function drawVerdict() {
   const verdict = (one ? one.verdict : view.verdict) ?? {kind: "starting", text: "", stall: 0};
   const text = visible(verdict.text || "starting: nothing was measured yet", 600);
   say(byId("verdict-h"), one ? `Verdict on job ${one.id}` : "Verdict");
-  say(byId("verdict-text"), text);
+  const [first, rest] = halves(text.replaceAll(" %", "\u202f%"));
+  say(byId("verdict-text"), first);
+  say(byId("verdict-rest"), rest);
+  show(byId("verdict-rest"), rest !== "");
+  hold(byId("verdict-text").parentElement, store.chosen);
   byId("verdict").dataset.mood = CALM.includes(verdict.kind) ? "calm" : "warn";
   if (announced !== verdict.kind) {
     // once for each change of kind: its numbers change every second
