@@ -305,12 +305,15 @@ static int make(worker *w, task *t, const making *m, pst_error *err)
         abandon(w, m);
         return rc < 0 ? rc : 0;
     }
+    const uint64_t since = w->ring ? psti_now_ns() : 0;
     psti_decoded pictures[PSTI_FORM_PARTS];
     const psti_cache_content content = form_of(w, t, pictures);
     if (m->tier)
         tiers_keep_form(t, &content);
     if (m->entry)
         publish(w, t, m->entry, &content);
+    if (w->ring)
+        trace_slice(w, PSTI_TRACE_STAGE_KEEP, t->id, since, psti_now_ns());
     t->made = true;
     return 0;
 }

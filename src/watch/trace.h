@@ -60,7 +60,8 @@ typedef enum psti_trace_counter {
     PSTI_COUNT_CACHE   /* bytes */
 } psti_trace_counter;
 
-enum { PSTI_TRACE_STAGE_READ = 255 }; /* as `what` of a stage */
+/* As `what` of a stage; keep: putting the decoded form into the cache, or on its way to a tier. */
+enum { PSTI_TRACE_STAGE_READ = 255, PSTI_TRACE_STAGE_KEEP = 254 };
 
 typedef struct psti_trace_event {
     uint64_t at_ns, span;

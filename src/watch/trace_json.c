@@ -236,6 +236,7 @@ static void slice(trace_text *t, int track, const psti_trace_event *e, const cha
 static void stage(trace_text *t, int track, const psti_trace_event *e, const trace_job *job)
 {
     const char *name = e->what == PSTI_TRACE_STAGE_READ    ? "read"
+                       : e->what == PSTI_TRACE_STAGE_KEEP  ? "keep"
                        : job && (int)e->what < job->stages ? job->stage[e->what]
                                                            : "stage";
     slice(t, track, e, "stage", name);

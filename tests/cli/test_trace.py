@@ -98,6 +98,8 @@ def test_every_sample_has_its_stages(run):
     assert len(each) == 1 and min(each) >= 1
     began = Counter(event["args"]["from"] for event in run.trace.slices("sample"))
     assert began["decoded"] == run.report["decoded_hits"] and began["source"] == 96 - run.report["decoded_hits"]
+    kept = Counter(event["args"]["id"] for event in run.trace.slices("stage") if event["name"] == "keep")
+    assert bool(kept) == (began["decoded"] > 0) and sum(kept.values()) >= len(delivered) * bool(kept)
 
 
 def test_sums_are_those_of_the_report(run):
