@@ -63,7 +63,7 @@ void plot_figure(FILE *out, const plot *p, double value)
     if (isnan(value))
         fputs("–", out);
     else
-        fprintf(out, "%.*f", p->digits, value);
+        fprintf(out, "%.*f", value < 1e3 ? p->digits : 0, value);
 }
 
 /* ---- style ---------------------------------------------------------------------------------- */
