@@ -196,7 +196,7 @@ def test_reading_that_bounds_the_run_is_named_and_is_no_work_of_the_workers(phot
             pass
     stats = loader.stats()
     assert 0 <= stats["worker_share"] <= 1 and stats["read_away_s"] >= 120 * 0.01
-    assert stats["verdict"]["kind"] == "source" and "reads at a time" in stats["bound"], stats["bound"]
+    assert stats["verdict"]["kind"] == "source" and "for their bytes" in stats["bound"], stats["bound"]
     assert stats["stages"][0][0] == "read" and stats["stages"][0][2] == pytest.approx(stats["read_away_s"])
 
 
