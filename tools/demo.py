@@ -11,6 +11,7 @@ import os
 import subprocess
 import sys
 import textwrap
+import time
 
 TRAIN = "decode | random_resized_crop(224) | hflip | normalize(imagenet)"
 EVALUATE = "decode | resize(256) | center_crop(224) | normalize(imagenet)"
@@ -83,6 +84,9 @@ def two_jobs(penstock, folder):
     for name, r in reports:
         parts = ["%s %.2f ms" % (s["name"], 1e3 * s["seconds"] / s["runs"]) for s in r["stages"] if s["runs"]]
         print(textwrap.fill("%-12s %s" % (name, ", ".join(parts)), 110, initial_indent="  ", subsequent_indent=" " * 15))
+    print("\n  what is slow, and what would help")
+    for name, r in reports:
+        print(textwrap.fill("%-12s %s" % (name, r["verdict"]["text"]), 110, initial_indent="  ", subsequent_indent=" " * 15))
 
 
 def start_daemon(penstock, folder):
@@ -103,6 +107,9 @@ def three_jobs(penstock, folder, daemon_folder, sampling):
         jobs.append(start([penstock, "feed", folder, "--engine", "unix:" + daemon_folder, "--pipeline", TRAIN, "--order", "ready",
                            "--sampling", sampling, "--epochs", "100", "--max-batches", str(batches), "--step-ms", str(step_ms),
                            "--seed", str(step_ms), "--json"]))
+    if sampling == "opportunistic":
+        time.sleep(2)  # of the five that they take
+        print("\n" + textwrap.indent(finish(start([penstock, "top", "--once", "--engine", "unix:" + daemon_folder])), "  "))
     reports = [last_object(job) for job in jobs]
     print("\n  %-13s %8s %9s %12s %22s" % (sampling, "samples", "img/s", "stall share", "prepared per sample"))
     for name, r in zip(("fast", "middling", "slow"), reports):
@@ -136,6 +143,7 @@ def beside_the_limit(penstock, decode_limit, folder):
     print("\n  libjpeg-turbo alone, the same kind of crops  %6.0f img/s" % limit["samples_per_s"])
     print("  Penstock, finished float batches             %6.0f img/s: %.0f %% of it" % (feed["samples_per_s"], 100 * share))
     print("\n  (one short run; `make bench` measures properly, and beside PyTorch)")
+    print("  `penstock top` follows a daemon live, and `penstock serve --http 9091` has a page at http://127.0.0.1:9091/")
 
 
 def main():
