@@ -3,6 +3,7 @@
 import json
 import os
 import platform
+import socket
 import subprocess
 import sys
 import threading
@@ -10,6 +11,17 @@ import time
 
 PIPELINE = "decode | random_resized_crop(224) | hflip | normalize(imagenet)"
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+
+def ask(folder, what):
+    """What an engine's control socket answers, as an object."""
+    with socket.socket(socket.AF_UNIX) as sock:
+        sock.connect(os.path.join(folder, "control.sock"))
+        sock.sendall(b"GET %s HTTP/1.0\r\n\r\n" % what.encode())
+        answer = b""
+        while part := sock.recv(65536):
+            answer += part
+    return json.loads(answer.partition(b"\r\n\r\n")[2])
 
 
 def last_json(command):

@@ -11,12 +11,15 @@ import argparse
 import json
 import os
 import signal
-import socket
 import statistics
 import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
+
+sys.dont_write_bytecode = True
+import common
 
 PIPELINE = "decode | random_resized_crop(224) | hflip | normalize(imagenet)"
 CASES = {"decoded each time": [], "from the cache": ["--cache", "1G", "--memory", "2G"]}
@@ -41,16 +44,10 @@ class Run:
         return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks if only in (task / "comm").read_text()) / 1e9
 
     def samples(self):
-        with socket.socket(socket.AF_UNIX) as sock:
-            try:
-                sock.connect(str(self.place / "control.sock"))
-            except ConnectionRefusedError:
-                return 0
-            sock.sendall(b"GET /v1/watch HTTP/1.0\r\n\r\n")
-            answer = b""
-            while part := sock.recv(65536):
-                answer += part
-        jobs = json.loads(answer.partition(b"\r\n\r\n")[2])["jobs"]
+        try:
+            jobs = common.ask(self.place, "/v1/watch")["jobs"]
+        except ConnectionRefusedError:
+            return 0
         return jobs[0]["samples"] if jobs else 0
 
     def turn(self, seconds):

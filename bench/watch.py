@@ -15,10 +15,14 @@ import re
 import socket
 import statistics
 import subprocess
+import sys
 import tempfile
 import threading
 import time
 from pathlib import Path
+
+sys.dont_write_bytecode = True
+import common
 
 PIPELINE = "decode | random_resized_crop(224) | hflip"
 LOOKERS, LIMIT = 10, 0.01
@@ -47,13 +51,7 @@ class Daemon:
         return total / 1e9, looking / 1e9
 
     def samples(self):
-        with socket.socket(socket.AF_UNIX) as sock:
-            sock.connect(str(self.dir / "control.sock"))
-            sock.sendall(b"GET /v1/jobs HTTP/1.0\r\n\r\n")
-            answer = b""
-            while part := sock.recv(65536):
-                answer += part
-        jobs = json.loads(answer.partition(b"\r\n\r\n")[2])["jobs"]
+        jobs = common.ask(self.dir, "/v1/jobs")["jobs"]
         return jobs[0]["samples"] if jobs else 0
 
     def turn(self, seconds):
