@@ -300,10 +300,10 @@ static void entries_that_nobody_uses_make_way(void)
     psti_disk_use(g.disk, OTHER, true);
     put_all(g.disk, 0, 400, OTHER);
     restart(&g);
-    psti_disk_use(g.disk, OWNER, true);
     const int before = (int)stats_of(g.disk).entries;
     int mine = 0;
     for (int round = 0; round < 200 && mine <= before * 8 / 10; round++) {
+        psti_disk_use(g.disk, OWNER, true); /* each job looks anew: 32 draws may find none */
         put_all(g.disk, 1000, 1000 + before, OWNER);
         mine = round < 19 ? 0 : get_range(g.disk, 1000, 1000 + before);
     }
