@@ -5,10 +5,9 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Bytes of the UTF-8 sequence at p, 0 if it is not one (overlong, surrogate, cut, beyond U+10FFFF).
- */
-static size_t utf8_length(const unsigned char *p, size_t left)
+size_t psti_utf8_length(const char *text, size_t left)
 {
+    const unsigned char *p = (const unsigned char *)text;
     if (p[0] < 0x80)
         return 1;
     const size_t n = p[0] >= 0xf0 ? 4 : p[0] >= 0xe0 ? 3 : 2;
@@ -27,7 +26,7 @@ static size_t utf8_length(const unsigned char *p, size_t left)
 bool psti_utf8_ok(const char *text, size_t len)
 {
     for (size_t i = 0, n; i < len; i += n) {
-        n = utf8_length((const unsigned char *)text + i, len - i);
+        n = psti_utf8_length(text + i, len - i);
         if (!n)
             return false;
     }
@@ -57,9 +56,8 @@ static bool acts(const unsigned char *s, size_t length)
 
 size_t psti_shown_length(const char *text, size_t left)
 {
-    const unsigned char *p = (const unsigned char *)text;
-    const size_t n = utf8_length(p, left);
-    return n && !acts(p, n) ? n : 0;
+    const size_t n = psti_utf8_length(text, left);
+    return n && !acts((const unsigned char *)text, n) ? n : 0;
 }
 
 static const char *part_fault(const char *part, size_t len)
@@ -92,7 +90,7 @@ const char *psti_key_fault(const char *key, size_t len)
                 return fault;
             part = i + 1;
         }
-        const size_t n = utf8_length((const unsigned char *)key + i, len - i);
+        const size_t n = psti_utf8_length(key + i, len - i);
         if (!n)
             return "is not UTF-8";
         i += n;

@@ -12,6 +12,8 @@ enum { PSTI_KEY_MAX = 4096 };
  * part, no control byte. Otherwise what is wrong with it, as the end of a sentence. */
 const char *psti_key_fault(const char *key, size_t len);
 
+/* Bytes of the character there, of left; 0 = none (overlong, surrogate, cut, beyond U+10FFFF). */
+size_t psti_utf8_length(const char *text, size_t left);
 bool psti_utf8_ok(const char *text, size_t len);
 
 /* Bytes of the character there if all it does is show itself; 0 of a stray byte, and of one that

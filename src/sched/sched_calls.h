@@ -460,7 +460,7 @@ void look_open(psti_feed *feed);
 void look_begin_locked(psti_feed *feed);                     /* a place among the totals */
 void look_end_locked(psti_feed *feed);                       /* into the totals of its dataset */
 void look_bad_locked(psti_feed *feed, const pst_error *err); /* among the last bad samples */
-/* the consumer, for a batch; NULL: nobody knows which */
+/* the consumer, for a batch (psti_trace_step; -1: nobody knows which) */
 void look_waited_locked(psti_feed *feed, int64_t batch, uint64_t wait_ns);
 void look_task_locked(psti_feed *feed, const task *t); /* how long it took, what it read */
 

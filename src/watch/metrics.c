@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/keys.h"
 #include "core/memory.h"
 
 static double seconds(uint64_t ns)

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/keys.h"
 #include "core/memory.h"
 
 void psti_writ_put(psti_writ *t, const char *bytes, size_t count)
@@ -68,38 +69,15 @@ void psti_writ_fini(psti_writ *t)
     *t = (psti_writ){0};
 }
 
-size_t psti_utf8_length(const char *at, size_t left)
-{
-    const unsigned char *p = (const unsigned char *)at;
-    const size_t len = p[0] < 0x80                    ? 1
-                       : p[0] >= 0xc2 && p[0] <= 0xdf ? 2
-                       : p[0] >= 0xe0 && p[0] <= 0xef ? 3
-                       : p[0] >= 0xf0 && p[0] <= 0xf4 ? 4
-                                                      : 0;
-    if (len == 0 || len > left)
-        return 0;
-    for (size_t i = 1; i < len; i++)
-        if ((p[i] & 0xc0) != 0x80)
-            return 0;
-    const bool overlong = (p[0] == 0xe0 && p[1] < 0xa0) || (p[0] == 0xf0 && p[1] < 0x90);
-    const bool surrogate = p[0] == 0xed && p[1] > 0x9f;
-    const bool beyond = p[0] == 0xf4 && p[1] > 0x8f;
-    return overlong || surrogate || beyond ? 0 : len;
-}
-
 uint32_t psti_utf8_hidden(const char *at, size_t len)
 {
     const unsigned char *p = (const unsigned char *)at;
-    if (len == 1)
-        return p[0] < 0x20 || p[0] == 0x7f ? p[0] : 0;
-    const uint32_t code = len == 2   ? (p[0] & 0x1fu) << 6 | (p[1] & 0x3fu)
-                          : len == 3 ? (p[0] & 0x0fu) << 12 | (p[1] & 0x3fu) << 6 | (p[2] & 0x3fu)
-                                     : 0;
-    const bool control = code >= 0x80 && code <= 0x9f;
-    const bool line = code == 0x2028 || code == 0x2029;
-    const bool turns = code == 0x61c || code == 0x200e || code == 0x200f ||
-                       (code >= 0x202a && code <= 0x202e) || (code >= 0x2066 && code <= 0x2069);
-    return control || line || turns ? code : 0;
+    if (psti_shown_length(at, len))
+        return 0;
+    return len == 1   ? p[0]
+           : len == 2 ? (p[0] & 0x1fu) << 6 | (p[1] & 0x3fu)
+           : len == 3 ? (p[0] & 0x0fu) << 12 | (p[1] & 0x3fu) << 6 | (p[2] & 0x3fu)
+                      : 0xfffd; /* beyond what \uXXXX can say */
 }
 
 /* ---- JSON ------------------------------------------------------------------------------------ */

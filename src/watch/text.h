@@ -41,10 +41,8 @@ void psti_json_ku(psti_json *j, const char *name, uint64_t value);
 void psti_json_kr(psti_json *j, const char *name, double value);
 void psti_json_ks(psti_json *j, const char *name, const char *text);
 
-/* Bytes of the character that begins there, at most left of them; 0 = none begins there. */
-size_t psti_utf8_length(const char *at, size_t left);
-/* Its number if it is one that is not seen and steers what shows it: controls, separators of lines,
- * marks of direction; 0 = it is none. */
+/* The number of the character of len bytes there if it steers what shows it (psti_shown_length), or
+ * one that stands for it; 0 = it shows itself. */
 uint32_t psti_utf8_hidden(const char *at, size_t len);
 
 #endif

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/keys.h"
 #include "watch/text.h"
 #include "watch/trace_priv.h"
 

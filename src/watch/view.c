@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "core/keys.h"
 #include "core/memory.h"
 #include "watch/text.h"
 

@@ -47,6 +47,20 @@ def photos(tmp_path_factory):
     return make(tmp_path_factory.mktemp("photos"), 300)
 
 
+class Archive:
+    """Samples that a function brings, each after a while."""
+
+    def __init__(self, photos, each_s):
+        self.bytes, self.each_s = next(iter(sorted(photos.rglob("*.jpg")))).read_bytes(), each_s
+
+    def __len__(self):
+        return 2000
+
+    def read(self, i):
+        time.sleep(self.each_s)
+        return self.bytes, i % 2
+
+
 class Consumer:
     """Takes batches at a set pace, over and over, in a thread of its own where another is to be asked meanwhile."""
 

@@ -2,12 +2,11 @@
 """What a verdict advises is done, exactly that, and what it promised has to come: rate, and stall that is left."""
 import os
 import threading
-import time
 
 import pytest
 
 import penstock
-from conftest import Consumer, helped, make, until, verdict_of
+from conftest import Archive, Consumer, helped, make, until, verdict_of
 
 CROP = "decode | random_resized_crop(16) | hflip"
 RATE, STALL = 0.8, 0.1  # of what was promised at least; more than was promised at most
@@ -48,18 +47,6 @@ def test_a_cache_before_a_slow_source(bucket):
         promised = advice(verdict_of(loader, STEP_S, "source"), "cache")
     with loads(address, cache=int(promised["amount"])) as loader:
         kept(loader, STEP_S, promised)
-
-
-class Archive:
-    def __init__(self, photos, each_s):
-        self.bytes, self.each_s = next(iter(sorted(photos.rglob("*.jpg")))).read_bytes(), each_s
-
-    def __len__(self):
-        return 2000
-
-    def read(self, i):
-        time.sleep(self.each_s)
-        return self.bytes, i % 2
 
 
 def test_a_faster_source_of_the_users_own(photos):

@@ -10,7 +10,7 @@ import pytest
 import penstock
 import rigs
 from penstock import ops
-from conftest import DEADLINE_S, Consumer, check, helped, make, verdict_of
+from conftest import DEADLINE_S, Archive, Consumer, check, helped, make, verdict_of
 
 CROP = "decode | random_resized_crop(16) | hflip"
 STEP_S = 0.002
@@ -37,20 +37,6 @@ def test_a_source_that_takes_long_to_answer(bucket):
     assert "cores" not in helped(verdict) and verdict["numbers"]["reads"] > 5, verdict
     assert verdict["numbers"]["read_each_seconds"] > 0.1, "not 2 s, since reads are sent ahead: %s" % verdict
     assert "the cache is still being filled" in verdict["text"], verdict
-
-
-class Archive:
-    """Samples that a function brings, each after a while."""
-
-    def __init__(self, photos, each_s):
-        self.bytes, self.each_s = next(iter(sorted(photos.rglob("*.jpg")))).read_bytes(), each_s
-
-    def __len__(self):
-        return 2000
-
-    def read(self, i):
-        time.sleep(self.each_s)
-        return self.bytes, i % 2
 
 
 def test_a_slow_source_of_the_users_own(photos):
