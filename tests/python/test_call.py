@@ -16,7 +16,7 @@ import pytest
 from conftest import CROP
 from penstock import ops
 from test_loader import COUNT
-from test_process import in_child
+from test_process import forks, in_child
 
 
 def rows(loader):
@@ -358,6 +358,7 @@ def test_the_interpreter_ends_in_the_middle_of_an_epoch(photos, end):
     assert done.returncode == 0 and done.stderr == ""
 
 
+@forks
 def test_a_forked_child_may_have_functions_of_its_own(photos):
     loader = penstock.Loader(photos, ops.decode() | penstock.python(noisy), 8, seed=1)
     turn = iter(loader)

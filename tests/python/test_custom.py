@@ -17,7 +17,7 @@ import penstock
 import pytest
 from conftest import CROP
 from test_loader import COUNT, ids_of
-from test_process import in_child, threads
+from test_process import forks, in_child, threads
 
 
 class Files:
@@ -356,6 +356,7 @@ def test_closing_inside_a_read_is_refused(photos):
     holder.pop("loader").close()
 
 
+@forks
 def test_a_forked_child_reads_with_a_dataset_of_its_own(photos):
     source = Files(photos)
     loader = penstock.Loader(source, CROP, 4)

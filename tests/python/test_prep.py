@@ -9,7 +9,7 @@ import pytest
 from conftest import CROP
 from penstock._batch import as_array
 from penstock._penstock import Prep
-from test_process import in_child
+from test_process import forks, in_child
 
 
 def image_of(batch):
@@ -54,6 +54,7 @@ def test_errors_name_the_sample(photos):
         prep.run(3)
 
 
+@forks
 def test_it_works_in_a_forked_worker_while_a_loader_runs(photos):
     loader = penstock.Loader(photos, CROP, 4)
     turn = iter(loader)
