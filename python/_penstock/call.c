@@ -19,11 +19,11 @@ typedef struct block {
 
 typedef struct function {
     struct calls *calls;
-    PyObject *callable; /* borrowed from the dict */
+    PyObject *callable; /* borrowed from the source's object */
 } function;
 
 typedef struct calls {
-    source source; /* object: the dict of functions */
+    source source; /* object: a tuple, which no garbage collection empties, of what it got */
     int count;
     pst_call *table;
     function *functions;
@@ -178,16 +178,18 @@ calls *pyp_calls_new(PyObject *module, PyObject *functions)
     const size_t most = (size_t)PyDict_Size(functions) + 1;
     self->table = calloc(most, sizeof(*self->table));
     self->functions = calloc(most, sizeof(*self->functions));
-    self->source.object = PyDict_Copy(functions); /* names and functions live as long as it */
-    PyObject *name, *callable;
-    Py_ssize_t at = 0;
+    PyObject *items = PyDict_Items(functions);
+    self->source.object = items != NULL ? PySequence_Tuple(items) : NULL;
+    Py_XDECREF(items);
     int rc = self->source.object != NULL ? 0 : -1;
     if (rc == 0 && (self->table == NULL || self->functions == NULL)) {
         PyErr_NoMemory();
         rc = -1;
     }
-    while (rc == 0 && PyDict_Next(self->source.object, &at, &name, &callable))
-        rc = add_function(self, name, callable);
+    for (Py_ssize_t i = 0; rc == 0 && i < PyTuple_Size(self->source.object); i++) {
+        PyObject *item = PyTuple_GetItem(self->source.object, i);
+        rc = add_function(self, PyTuple_GetItem(item, 0), PyTuple_GetItem(item, 1));
+    }
     if (rc < 0) {
         pyp_calls_free(self);
         return NULL;

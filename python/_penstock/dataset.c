@@ -3,7 +3,7 @@
  * Dataset: a listing of samples. Opening and reading touch the disk and release the GIL; while
  * listing, the progress callback takes it back now and then so that Ctrl-C works. The listing does
  * not change once opened and is freed with the object, so any thread may read it. */
-#include "binding.h"
+#include "source.h"
 
 #include <errno.h>
 #include <unistd.h>
@@ -75,13 +75,21 @@ static void dataset_dealloc(PyObject *self)
 {
     PyTypeObject *type = Py_TYPE(self);
     pst_dataset *data = ((dataset_object *)self)->data;
+    PyObject_GC_UnTrack(self);
     if (!pyp_later(close_later, data)) {
         PyThreadState *thread = PyEval_SaveThread();
         pst_dataset_close(data);
         PyEval_RestoreThread(thread);
     }
-    PyObject_Free(self);
+    PyObject_GC_Del(self);
     Py_DECREF(type);
+}
+
+static int dataset_traverse(PyObject *self, visitproc visit, void *arg)
+{
+    const source *from = ((dataset_object *)self)->source;
+    Py_VISIT((PyObject *)Py_TYPE(self));
+    return from != NULL ? source_traverse(from, visit, arg) : 0;
 }
 
 static const pst_dataset *data_of(PyObject *self)
@@ -282,6 +290,7 @@ static PyGetSetDef dataset_getset[] = {
 static PyType_Slot dataset_slots[] = {
     {Py_tp_new, dataset_new},
     {Py_tp_dealloc, dataset_dealloc},
+    {Py_tp_traverse, dataset_traverse},
     {Py_tp_methods, dataset_methods},
     {Py_tp_getset, dataset_getset},
     {Py_sq_length, dataset_length},
@@ -292,6 +301,6 @@ static PyType_Slot dataset_slots[] = {
 PyType_Spec pyp_dataset_spec = {
     .name = "penstock._penstock.Dataset",
     .basicsize = sizeof(dataset_object),
-    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE,
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE | Py_TPFLAGS_HAVE_GC,
     .slots = dataset_slots,
 };

@@ -9,7 +9,7 @@
  * A turn is one pass over an epoch. It ends when the engine says so or when another begins; next()
  * of a turn that ended answers None, so that threads which share an iterator cannot run into the
  * following epoch. */
-#include "binding.h"
+#include "source.h"
 
 #include <errno.h>
 #include <string.h>
@@ -220,6 +220,7 @@ static void job_dealloc(PyObject *self)
 {
     PyTypeObject *type = Py_TYPE(self);
     job_object *job = (job_object *)self;
+    PyObject_GC_UnTrack(self);
     pyp_job_stop(job);
     if (job->lock != NULL)
         PyThread_free_lock(job->lock);
@@ -227,8 +228,27 @@ static void job_dealloc(PyObject *self)
         pyp_calls_free(job->calls);
     Py_XDECREF((PyObject *)job->engine);
     Py_XDECREF(job->dataset);
-    PyObject_Free(self);
+    PyObject_GC_Del(self);
     Py_DECREF(type);
+}
+
+static int job_traverse(PyObject *self, visitproc visit, void *arg)
+{
+    const job_object *job = (job_object *)self;
+    Py_VISIT((PyObject *)Py_TYPE(self));
+    Py_VISIT((PyObject *)job->engine);
+    Py_VISIT(job->dataset);
+    return job->calls != NULL ? source_traverse(pyp_calls_source(job->calls), visit, arg) : 0;
+}
+
+/* Of a loader in a cycle, before anything in the cycle is taken apart: nobody reads or calls then.
+ */
+static void job_finalize(PyObject *self)
+{
+    PyObject *kind, *exc, *trace;
+    PyErr_Fetch(&kind, &exc, &trace);
+    pyp_job_stop((job_object *)self);
+    PyErr_Restore(kind, exc, trace);
 }
 
 /* ---- one consumer at a time ------------------------------------------------------------------ */
@@ -503,6 +523,8 @@ static PyGetSetDef job_getset[] = {
 static PyType_Slot job_slots[] = {
     {Py_tp_new, job_new},
     {Py_tp_dealloc, job_dealloc},
+    {Py_tp_traverse, job_traverse},
+    {Py_tp_finalize, job_finalize},
     {Py_tp_methods, job_methods},
     {Py_tp_getset, job_getset},
     {Py_tp_doc, "One run of batches; penstock.Loader is the front of it."},
@@ -512,6 +534,6 @@ static PyType_Slot job_slots[] = {
 PyType_Spec pyp_job_spec = {
     .name = "penstock._penstock.Job",
     .basicsize = sizeof(job_object),
-    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE,
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE | Py_TPFLAGS_HAVE_GC,
     .slots = job_slots,
 };

@@ -39,6 +39,16 @@ void source_list(source *self, PyObject *module)
     st->sources = self;
 }
 
+int source_traverse(const source *self, visitproc visit, void *arg)
+{
+    Py_VISIT(self->module);
+    Py_VISIT(self->object);
+    Py_VISIT(self->read);
+    Py_VISIT(self->key);
+    Py_VISIT(self->failures);
+    return 0;
+}
+
 /* ---- in and out ------------------------------------------------------------------------------ */
 
 int source_refuse(pst_error *err)

@@ -25,7 +25,7 @@ typedef struct source {
     struct source *next; /* of the module's list; under the GIL */
     PyObject *module;    /* a reference: the state that holds the list */
     PyObject *object, *read,
-        *key;           /* of a dataset; of a pipeline: the functions' dict, NULL, NULL */
+        *key;           /* of a dataset; of a pipeline: ((name, function), ...), NULL, NULL */
     PyObject *failures; /* {id: exception}: the last ones, for who raises the engine's error */
     pst_field_info fields[SOURCE_FIELDS_MAX];
     int field_count, image, label; /* the fields that bytes and a lone label go to; -1 = none */
@@ -42,6 +42,9 @@ typedef struct source {
 source *source_alloc(size_t size);
 /* Enters it in the module's list, from which it goes by source_destroy. */
 void source_list(source *self, PyObject *module);
+/* For the tp_traverse of the one object that the source belongs to: loaders in a cycle with what
+ * they read or call are collected. */
+int source_traverse(const source *self, visitproc visit, void *arg);
 /* Fills err and answers its code: the interpreter ends. Without the GIL. */
 int source_refuse(pst_error *err);
 /* Whether Python may be entered; then leave follows. Without the GIL. */
