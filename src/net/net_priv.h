@@ -203,9 +203,10 @@ struct psti_bucket {
     provider *creds;   /* NULL = unsigned */
     /* The net thread's own. */
     retry_gate gate;
-    char trouble[200]; /* the last failure, for those whose patience ended between two attempts */
-    int64_t skew_s;    /* the server's clock is ahead by this */
-    bool lost;         /* no connection came about: the address may be an old one */
+    char trouble[200];  /* the last failure, for those whose patience ended between two attempts */
+    int64_t skew_s;     /* the server's clock is ahead by this */
+    bool lost;          /* no connection came about: the address may be an old one */
+    uint64_t answer_ns; /* time to the first byte: the longest of late, forgotten bit by bit */
 };
 
 /* ---- an answer (answer.c) ---------------------------------------------------------------------

@@ -16,6 +16,8 @@
 enum {
     RACE_BELOW = 512 * 1024, /* bytes; longer ones are not asked for twice */
     RACES = 2,
+    ANSWERS_KEPT = 8,
+    SILENCE = 3, /* times what answers took of late */
     SLOW_S = 10,
     SLOW_BYTES = SLOW_S * 1024,
     FORGIVEN_BYTES = 1 << 20, /* so many more bytes, and the attempts count anew */
@@ -110,12 +112,30 @@ static void adopt(psti_transfer *t)
         r->sum = a->sum;
 }
 
+static void note_answer(psti_bucket *bucket, uint64_t after_ns)
+{
+    loop_answered(after_ns);
+    bucket->answer_ns -= bucket->answer_ns / ANSWERS_KEPT;
+    if (bucket->answer_ns < after_ns)
+        bucket->answer_ns = after_ns;
+}
+
+/* How long nothing may come before it means something: as long as said, or longer where answers
+ * take their time, as behind others in a server's queue. Asking again would only lengthen that. */
+static uint64_t silence_ns(const psti_bucket *bucket, uint64_t least_ns)
+{
+    uint64_t usual_ns = SILENCE * bucket->answer_ns;
+    if (usual_ns > net_patience_ns() / 4)
+        usual_ns = net_patience_ns() / 4;
+    return least_ns > usual_ns ? least_ns : usual_ns;
+}
+
 bool request_take(psti_transfer *t, const uint8_t *bytes, size_t count)
 {
     psti_get *get = t->get;
     struct psti_request *r = &get->request;
     if (!t->body_begun)
-        loop_answered(loop_now() - t->added_ns);
+        note_answer(get->bucket, loop_now() - t->added_ns);
     t->body_begun = true;
     adopt(t);
     const uint64_t at = get->offset + r->received;
@@ -486,12 +506,30 @@ static bool body_begun(const psti_get *get)
     return false;
 }
 
+/* When it was asked for last. */
+static uint64_t asked_ns(const psti_get *get)
+{
+    uint64_t last_ns = 0;
+    for (int i = 0; i < 3; i++) {
+        const psti_transfer *t = get->request.transfer[i];
+        if (t && t->added_ns > last_ns)
+            last_ns = t->added_ns;
+    }
+    return last_ns;
+}
+
 static void race(psti_get *get, uint64_t now_ns)
 {
     struct psti_request *r = &get->request;
+    const uint64_t at_ns =
+        asked_ns(get) + silence_ns(get->bucket, r->races ? RACE_NEXT : RACE_FIRST);
     r->race_ns = UINT64_MAX;
     if (body_begun(get) || r->races >= RACES)
         return;
+    if (now_ns < at_ns) {
+        r->race_ns = at_ns;
+        return;
+    }
     if (get->bucket->gate.shut || get->bucket->gate.tokens < RETRY_COST ||
         retry_may(&get->bucket->gate, now_ns, true, loop_random()))
         return;
@@ -507,13 +545,14 @@ static void race(psti_get *get, uint64_t now_ns)
         r->race_ns = now_ns + RACE_NEXT;
 }
 
-/* Ends those that bring less than a kilobyte a second. */
+/* Ends those that bring less than a kilobyte a second, or nothing for longer than others. */
 static void end_slow(psti_get *get, uint64_t now_ns)
 {
     struct psti_request *r = &get->request;
     for (int i = 0; i < 3; i++) {
         psti_transfer *t = r->transfer[i];
-        if (!t || now_ns - t->speed_ns < SLOW_S * RETRY_S)
+        if (!t || now_ns - t->speed_ns < SLOW_S * RETRY_S ||
+            (!t->body_begun && now_ns - t->speed_ns < silence_ns(get->bucket, 0)))
             continue;
         if (t->bytes - t->speed_bytes >= SLOW_BYTES) {
             t->speed_bytes = t->bytes;
