@@ -265,8 +265,8 @@ static double entry_bytes(const pst_job_stats *s, int form, double content)
                                      : content + ENTRY_BYTES;
 }
 
-/* The job by itself, with its part of the cores; costs such that what was measured comes out. The
- * cache keeps the decoded form where there is one, also where stored bytes would take less. */
+/* The job by itself, with its part of the cores; costs such that what was measured comes out. Stored
+ * bytes are what the cache keeps before a slow source, or where there is no decoded form. */
 static bool fill_model(asking *q, const look *now, bool source)
 {
     const psti_feed_facts *f = &now->facts;
@@ -295,7 +295,7 @@ static bool fill_model(asking *q, const look *now, bool source)
     if (f->keeps && f->decoded_bytes > 0)
         m->bytes[PSTI_MODEL_DECODED] =
             entry_bytes(&now->stats, PSTI_MODEL_DECODED, f->decoded_bytes);
-    else if (f->keeps_encoded)
+    if (f->keeps_encoded && (source || m->bytes[PSTI_MODEL_DECODED] <= 0))
         m->bytes[PSTI_MODEL_ENCODED] = entry_bytes(&now->stats, PSTI_MODEL_ENCODED, bytes);
     /* The model reckons with bytes of an entry; what is read of each is the same in proportion. */
     m->source_bytes_s = reads * m->bytes[PSTI_MODEL_ENCODED];
@@ -407,7 +407,8 @@ static void ask_workers(asking *q)
 }
 
 /* Batches: a ring is as deep as has room in half of what the cache leaves, or one batch. Samples:
- * where workers stand without bytes for a share of the time, the others have room for the rest. */
+ * where workers stand without bytes for a share of the time, the others have room for the rest; no
+ * more than what all of them can work is to be had. */
 static void ask_memory(asking *q, const psti_feed_facts *f, double may_have)
 {
     psti_verdict_input *in = q->in;
@@ -420,8 +421,9 @@ static void ask_memory(asking *q, const psti_feed_facts *f, double may_have)
     } else if (in->for_s[PSTI_FOR_ROOM] > 0) {
         const double without = fmin(1 - 1 / TIMES_MOST, in->for_s[PSTI_FOR_ROOM] / waited);
         const double now = f->budget_bytes - f->cache_bytes - f->fixed_bytes;
-        more = (now > 0 ? now : f->budget_bytes) * without / (1 - without);
-        times = 1 / (1 - without);
+        const double work = q->rate * f->whole_s; /* of so many workers, without their waits */
+        times = fmin(1 / (1 - without), work > 0 ? fmax(1, in->workers / work) : INFINITY);
+        more = (now > 0 ? now : f->budget_bytes) * (times - 1);
     }
     more = more > 0 ? round_up(more) : 0;
     if (more > may_have - f->budget_bytes)

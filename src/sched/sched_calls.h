@@ -304,6 +304,7 @@ void stored_drop(task *t);
 void stored_retire(task *t);     /* there is a better form of them now */
 void stored_keep(const task *t); /* of what was read */
 void reading_begins_locked(psti_pool *pool);
+void reading_settle_locked(psti_pool *pool, uint64_t now);
 void reading_ends_locked(psti_pool *pool, uint64_t bytes);
 
 /* ---- waits.c --------------------------------------------------------------------------------- */

@@ -639,8 +639,9 @@ struct psti_pool {
     uint64_t ask_idle_ns, ask_bytes;
     double ask_price;
     uint64_t ask_priced_ns, ask_priced_idle, ask_priced_bytes;
-    uint64_t valued_ns; /* when forms were valued last, and the figures then */
-    uint64_t valued_reading_ns, valued_read_bytes, valued_starved_ns;
+    uint64_t valued_ns; /* when forms were valued last */
+    uint64_t priced_ns; /* when reading was, and the figures then */
+    uint64_t priced_reading_ns, priced_read_bytes, priced_starved_ns;
     double read_s;   /* per byte */
     double io_price; /* of a second of reading, of one second of work; 0..1 */
     psti_feed *feeds;

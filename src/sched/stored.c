@@ -98,9 +98,19 @@ void reading_begins_locked(psti_pool *pool)
         pool->reading_since_ns = psti_now_ns();
 }
 
+/* Where the source is the limit something is always under way: what it took so far counts. */
+void reading_settle_locked(psti_pool *pool, uint64_t now)
+{
+    if (!pool->reading)
+        return;
+    pool->reading_ns += now - pool->reading_since_ns;
+    pool->reading_since_ns = now;
+}
+
 void reading_ends_locked(psti_pool *pool, uint64_t bytes)
 {
     pool->read_bytes += bytes;
-    if (--pool->reading == 0)
-        pool->reading_ns += psti_now_ns() - pool->reading_since_ns;
+    if (pool->reading == 1)
+        reading_settle_locked(pool, psti_now_ns());
+    pool->reading--;
 }

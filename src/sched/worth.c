@@ -40,14 +40,19 @@ void worth_took_locked(psti_feed *feed, const task *t)
 
 /* Reading is worth as much as work where workers wait for it, and nothing where they do not. What
  * cannot be seen now, since little is read, stays as it was. */
-static void price_reading_locked(psti_pool *pool, uint64_t elapsed)
+static void price_reading_locked(psti_pool *pool, uint64_t now)
 {
-    const uint64_t bytes = pool->read_bytes - pool->valued_read_bytes;
-    const uint64_t reading = pool->reading_ns - pool->valued_reading_ns;
-    const uint64_t starved = pool->starved_ns - pool->valued_starved_ns;
-    pool->valued_read_bytes = pool->read_bytes;
-    pool->valued_reading_ns = pool->reading_ns;
-    pool->valued_starved_ns = pool->starved_ns;
+    reading_settle_locked(pool, now);
+    const uint64_t bytes = pool->read_bytes - pool->priced_read_bytes;
+    const uint64_t reading = pool->reading_ns - pool->priced_reading_ns;
+    const uint64_t starved = pool->starved_ns - pool->priced_starved_ns;
+    const uint64_t elapsed = now - pool->priced_ns;
+    if (!bytes && pool->reading)
+        return; /* one that takes long: it counts with the time that it took */
+    pool->priced_ns = now;
+    pool->priced_read_bytes = pool->read_bytes;
+    pool->priced_reading_ns = pool->reading_ns;
+    pool->priced_starved_ns = pool->starved_ns;
     if (!bytes || !reading)
         return;
     const double share = (double)starved / ((double)elapsed * pool->worker_count);
@@ -193,7 +198,7 @@ void worth_update_locked(psti_pool *pool)
     const uint64_t now = psti_now_ns();
     if (now - pool->valued_ns < UPDATE_NS)
         return;
-    price_reading_locked(pool, now - pool->valued_ns);
+    price_reading_locked(pool, now);
     pool->valued_ns = now;
     if (!pool->cache)
         return;
