@@ -265,8 +265,8 @@ static double entry_bytes(const pst_job_stats *s, int form, double content)
                                      : content + ENTRY_BYTES;
 }
 
-/* The job by itself, with its part of the cores; costs such that what was measured comes out. Stored
- * bytes are what the cache keeps before a slow source, or where there is no decoded form. */
+/* The job by itself, with its part of the cores; costs such that what was measured comes out.
+ * Stored bytes are what the cache keeps before a slow source, or where there is no decoded form. */
 static bool fill_model(asking *q, const look *now, bool source)
 {
     const psti_feed_facts *f = &now->facts;
