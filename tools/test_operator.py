@@ -19,7 +19,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 OPERATOR = os.path.join(ROOT, "operator")
 CONVERGED = "converged in "  # what test/e2e says after each fault
 GO_COLUMNS = 120
-SAID = 60  # lines of a failed test that are shown again at the end
+SAID = 60  # lines of a failed test that are shown again at the end, after those of its own
 
 
 def output_of(script):
@@ -113,7 +113,8 @@ def report(tally, bad, code, seconds):
         bad["go test (exit status %d)" % code] = []
     for name, lines in bad.items():
         print("FAIL: " + name)
-        for line in lines[-SAID:]:
+        first = [line for line in lines[:-SAID] if "_test.go:" in line]
+        for line in first + lines[-SAID:]:
             print("    " + line)
     print("operator: %.0f s" % seconds)
     print("%d passed, %d failed" % (tally.count("pass"), len(bad)), flush=True)

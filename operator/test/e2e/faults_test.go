@@ -132,9 +132,9 @@ func TestAnAgentIsKilledInMidDownload(t *testing.T) {
 
 func TestTheBucketAnswersWith503(t *testing.T) {
 	tm := newTeam(t)
-	files := stand.MakeFiles(12, 20, 100_000)
+	files := stand.MakeFiles(12, 60, 100_000) // more than two nodes ask for at a time: some are still to come
 	from := tm.fromFaultd(files)
-	tm.must(w.faultd.Rules(stand.Hold(tm.name, 10)))
+	tm.must(w.faultd.Rules(stand.Hold(tm.name, 30)))
 	tm.create(tm.dataset("photos", from))
 	tm.pulling("photos")
 	tm.must(w.faultd.Rules(stand.Refuse(503)))
