@@ -20,7 +20,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { SERVER_CONNECTIONS = 512, SERVER_HEAD = 16384 };
+enum { SERVER_CONNECTIONS = 600, SERVER_HEAD = 16384 };
 
 struct server;
 typedef struct request {
@@ -37,8 +37,11 @@ typedef struct server {
     void *user;
     atomic_int requests, connections;
     pthread_t acceptor;
+    /* Of the connections at a time; the acceptor's, but for ended. */
+    int places;
     pthread_t thread[SERVER_CONNECTIONS];
     int fd[SERVER_CONNECTIONS];
+    atomic_bool ended[SERVER_CONNECTIONS];
     char log[1 << 16]; /* heads, one behind the other, as far as there is room */
     size_t log_len;
     pthread_mutex_t lock;
@@ -133,7 +136,20 @@ static inline void *connection_main(void *arg)
     }
     shutdown(r->fd, SHUT_WR);
     free(r);
+    atomic_store(&p.s->ended[p.place], true);
     return NULL;
+}
+
+/* That of a connection which has ended, else a new one; -1: none is left. */
+static inline int place_for(server *s)
+{
+    for (int i = 0; i < s->places; i++)
+        if (atomic_exchange(&s->ended[i], false)) {
+            pthread_join(s->thread[i], NULL);
+            close(s->fd[i]);
+            return i;
+        }
+    return s->places < SERVER_CONNECTIONS ? s->places++ : -1;
 }
 
 static inline void *accept_main(void *arg)
@@ -143,8 +159,8 @@ static inline void *accept_main(void *arg)
         const int fd = accept(s->listener, NULL, NULL);
         if (fd < 0)
             return NULL;
-        const int place = atomic_load(&s->connections);
-        if (place >= SERVER_CONNECTIONS) {
+        const int place = place_for(s);
+        if (place < 0) {
             close(fd);
             continue;
         }
@@ -197,7 +213,7 @@ static inline void server_close(server *s)
     shutdown(s->listener, SHUT_RDWR);
     pthread_join(s->acceptor, NULL);
     close(s->listener);
-    for (int i = 0; i < atomic_load(&s->connections); i++) {
+    for (int i = 0; i < s->places; i++) {
         shutdown(s->fd[i], SHUT_RDWR);
         pthread_join(s->thread[i], NULL);
         close(s->fd[i]);
