@@ -98,11 +98,18 @@ def test_a_token_of_base64_in_an_address(serve, token):
     assert fetch(port, f"/?token={text.replace('+', '-')}")[0] == 401
 
 
-def test_six_words_of_loopback(serve):
+def test_loopback_of_ipv6(serve):
     """However the address was written, browsers write it one way."""
     port = port_of(serve("--workers", 1, "--http", "[0:0:0:0:0:0:0:1]:0"))
     with socket.create_connection(("::1", port), timeout=LIMIT_S) as sock:
         sock.sendall(b"GET /metrics HTTP/1.0\r\nHost: [::1]\r\n\r\n")
+        assert sock.recv(12) == b"HTTP/1.1 200"
+
+
+def test_every_address_of_ipv6_with_a_token(serve, token):
+    port = port_of(serve("--workers", 1, "--http", "[::]:0", "--http-token", token))
+    with socket.create_connection(("::1", port), timeout=LIMIT_S) as sock:
+        sock.sendall(f"GET /metrics HTTP/1.0\r\nHost: [::1]\r\nAuthorization: Bearer {TOKEN}\r\n\r\n".encode())
         assert sock.recv(12) == b"HTTP/1.1 200"
 
 
