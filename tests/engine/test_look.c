@@ -19,18 +19,24 @@ static const int64_t patience = 60 * INT64_C(1000000000);
 static char *folder;
 static pst_dataset *data;
 
-static pst_job *open_named(pst_engine *engine, const char *path, const char *pipeline)
+static pst_job *open_deep(pst_engine *engine, const char *path, const char *pipeline, int depth,
+                          uint64_t epochs)
 {
     pst_error err = {0};
     pst_job *job = NULL;
-    pst_job_options o = kit_options(pipeline, 1, 1, 1);
+    pst_job_options o = kit_options(pipeline, 1, 1, epochs);
     const psti_feed_hooks hooks = {.path = path};
-    o.ready_depth = 1;
+    o.ready_depth = depth;
     if (psti_job_open_hooked(engine, data, &o, &hooks, &job, &err) < 0) {
         fprintf(stderr, "%s\n", err.message);
         exit(1);
     }
     return job;
+}
+
+static pst_job *open_named(pst_engine *engine, const char *path, const char *pipeline)
+{
+    return open_deep(engine, path, pipeline, 1, 1);
 }
 
 static void take_one(pst_job *job)
@@ -112,6 +118,28 @@ static void an_aborted_consumer_does_not_wait(void)
     pst_engine_free(engine);
 }
 
+/* However much lies there of this epoch and of the next one. */
+static void no_more_is_ready_than_may_be(void)
+{
+    enum { DEPTH = 2, LOOKS = 200 };
+    pst_engine *engine = kit_engine(1, 64 * MIB);
+    psti_view *view = psti_view_new();
+    pst_batch *batch = NULL;
+    pst_job *job = open_deep(engine, "/a", "decode", DEPTH, 3);
+    for (int i = 0; i < 3 * (IMAGES + 1); i++) { /* an epoch's end is an answer, too */
+        for (int k = 0; k < LOOKS; k++) {
+            CHECK(psti_engine_look(engine, view) == 0 && view->jobs[0].ready_depth == DEPTH);
+            CHECKF(view->jobs[0].ready <= DEPTH, "%d", (int)view->jobs[0].ready);
+        }
+        CHECK(pst_job_next(job, patience, &batch) >= 0);
+        pst_batch_release(batch);
+        batch = NULL;
+    }
+    pst_job_close(job);
+    psti_view_free(view);
+    pst_engine_free(engine);
+}
+
 /* ---- while jobs come and go ------------------------------------------------------------------ */
 
 typedef struct onlooker {
@@ -183,6 +211,7 @@ int main(void)
     RUN(totals_only_grow_when_names_run_out);
     RUN(a_long_path_keeps_its_last_part);
     RUN(an_aborted_consumer_does_not_wait);
+    RUN(no_more_is_ready_than_may_be);
     RUN(jobs_come_and_go_while_others_look);
     pst_dataset_close(data);
     kit_remove(folder);
