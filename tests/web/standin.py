@@ -3,7 +3,7 @@
 """Plays the daemon for the page: serves a bundled page and made-up views, for what a real daemon does not show at will
 (hostile keys, dead tiers, a model of a known shape, no job at all) and for working on the page without one.
 
-    tests/web/standin.py --html FILE --csp FILE [--port N] [--scene two|none|hostile|many] [--busy N]
+    tests/web/standin.py --html FILE --csp FILE [--port N] [--scene two|none|hostile|many|wordy] [--busy N]
 
 --busy N: so many streams are refused first. Prints the port, and ends when its standard input does.
 """
@@ -153,7 +153,7 @@ def jobs_of(scene, now):
         return []
     if scene == "many":
         return [job(i, "/data/set-%d" % i, 500 + 100 * i, now) for i in range(1, 13)]
-    names = ("/data/imagenet/train", "s3://bucket/laion-subset") if scene == "two" else (EVIL[0], EVIL[2])
+    names = ("/data/imagenet/train", "s3://bucket/laion-subset") if scene != "hostile" else (EVIL[0], EVIL[2])
     return [job(1, names[0], 2960, now), job(2, names[1], 1280, now)]
 
 
@@ -170,6 +170,11 @@ def bad_of(scene, now):
         {"time": START - 20 * i, "job": 1 + i % 2, "key": key, "stage": stage, "message": why}
         for i, (key, stage, why) in enumerate(reasons)
     ]
+
+
+def sentence(scene, now):
+    """Of many words and of few by turns, a second each, where that is the scene."""
+    return DECODE if scene != "wordy" else "decode-bound: " + "many more cores " * (20 if int(now) % 2 else 1)
 
 
 def view_of(scene, instance, first):
@@ -191,7 +196,7 @@ def view_of(scene, instance, first):
             "peak_bytes": int(9.9e9),
         },
         "verdict": (
-            verdict("decode", DECODE, 0.42)
+            verdict("decode", sentence(scene, now), 0.42)
             if jobs
             else dict(verdict("idle", "idle: no job is connected", 0), numbers={})
         ),
@@ -325,7 +330,7 @@ def main():
     parser.add_argument("--html", required=True, type=pathlib.Path)
     parser.add_argument("--csp", required=True, type=pathlib.Path)
     parser.add_argument("--port", type=int, default=0)
-    parser.add_argument("--scene", default="two", choices=["two", "none", "hostile", "many"])
+    parser.add_argument("--scene", default="two", choices=["two", "none", "hostile", "many", "wordy"])
     parser.add_argument("--busy", type=int, default=0)
     args = parser.parse_args()
     server = http.server.ThreadingHTTPServer(("127.0.0.1", args.port), Handler)

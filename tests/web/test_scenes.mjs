@@ -146,6 +146,24 @@ async function many_jobs() {
   });
 }
 
+async function what_is_below_stays() {
+  await with_scene("wordy", {}, async (page) => {
+    const length = async () => (await text(page, "#verdict-text")).length;
+    const below = () => page.evaluate(() => document.getElementById("jobs").offsetTop);
+    await until("a verdict of many words", async () => (await length()) > 200);
+    const first = await below();
+    await until("one of few", async () => (await length()) < 100);
+    check((await below()) === first, `the jobs moved from ${first} to ${await below()} px`);
+    const {width, height} = page.viewportSize();
+    await page.setViewportSize({width: 320, height});
+    await until("few words in a narrow window", async () => (await length()) < 100);
+    await until("more lines of it there", async () => (await length()) > 200 && (await below()) > first);
+    await page.setViewportSize({width, height});
+    await until("its old place in the old one", async () => (await below()) === first);
+    await clean(page);
+  });
+}
+
 async function daemon_comes_back() {
   const first = await standin("two");
   const page = await visit(first.url);
@@ -183,4 +201,14 @@ async function full_house() {
   await stop(server);
 }
 
-await all([panels_and_themes, phone, keyboard, hostile_text, nobody_there, many_jobs, daemon_comes_back, full_house]);
+await all([
+  panels_and_themes,
+  phone,
+  keyboard,
+  hostile_text,
+  nobody_there,
+  many_jobs,
+  what_is_below_stays,
+  daemon_comes_back,
+  full_house,
+]);

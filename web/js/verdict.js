@@ -53,7 +53,6 @@ export function drawVerdict() {
   say(byId("verdict-text"), first);
   say(byId("verdict-rest"), rest);
   show(byId("verdict-rest"), rest !== "");
-  hold(byId("verdict-text").parentElement, store.chosen);
   byId("verdict").dataset.mood = CALM.includes(verdict.kind) ? "calm" : "warn";
   if (announced !== verdict.kind) {
     // once for each change of kind: its numbers change every second
@@ -72,6 +71,7 @@ export function drawVerdict() {
     ...epoch,
     ...(one ? [] : [["of " + number(view.engine.cpus) + " CPUs busy", percent(view.engine.cpu_share_now)]]),
   ]);
+  hold(byId("verdict-text").parentElement, store.chosen); // the figures beside it take of its width
   facts(
     byId("verdict-numbers"),
     Object.entries(verdict.numbers ?? {}).map(([name, value]) => named(name, value))
