@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Writing ledgers. Consumer's thread. Lines are buffered; they are on disk when the command ends,
- * also by Ctrl-C. */
+ * Writing ledgers. Consumer's thread. Lines are buffered for a second, or until the next batch, so
+ * that a ledger can be watched; all are on disk when the command ends, also by Ctrl-C. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -51,6 +51,16 @@ int ledger_open(ledger *l, const char *path, uint64_t seed, const char *pipeline
     return CLI_OK;
 }
 
+/* Between batches, so that whoever watches mostly sees whole lines. */
+static void flush_now_and_then(ledger *l)
+{
+    const int64_t now = clock_ns();
+    if (now - l->flushed_ns < 1000000000)
+        return;
+    l->flushed_ns = now;
+    fflush(l->file);
+}
+
 static int check(ledger *l)
 {
     if (!ferror(l->file))
@@ -76,6 +86,7 @@ int ledger_batch(ledger *l, const pst_batch_desc *desc)
             fprintf(l->file, "\t%" PRId64, number);
         fputc('\n', l->file);
     }
+    flush_now_and_then(l);
     return check(l);
 }
 

@@ -15,6 +15,7 @@ typedef struct ledger {
     FILE *file;
     const char *path; /* the caller's */
     char *buffer;
+    int64_t flushed_ns;
 } ledger;
 
 /* All print their own message and return an exit code. A zeroed ledger swallows everything. */

@@ -74,6 +74,21 @@ def test_returns_at_once_while_it_works_on_large_pictures(binary, environment, t
     assert took < GRACE_S
 
 
+def test_a_ledger_can_be_watched(binary, environment, photos, tmp_path):
+    """Also of a slow job, which needs minutes to fill a buffer."""
+    child = subprocess.Popen([binary, "feed", photos, "--pipeline", CROP, "--batch", "2", "--epochs", "1000", "--step-ms", "100", "--quiet",
+                              "--ledger", tmp_path / "l.tsv"], env=environment, stdout=subprocess.DEVNULL)
+    try:
+        seen, deadline = 0, time.monotonic() + 60
+        while seen < 40:
+            assert child.poll() is None and time.monotonic() < deadline, seen
+            time.sleep(0.05)
+            seen = len(read_ledger(tmp_path / "l.tsv")) if (tmp_path / "l.tsv").exists() else 0
+    finally:
+        child.kill()
+        child.wait()
+
+
 def test_ledger_and_state_cover_what_was_delivered(binary, environment, feed, photos, tmp_path):
     run = Run(binary, environment, "feed", photos, "--pipeline", CROP, "--batch", 8, "--epochs", 40, "--json", "--step-ms", 20,
               "--ledger", tmp_path / "a.tsv", "--save-state", tmp_path / "s")
