@@ -61,11 +61,15 @@ static void flush_now_and_then(ledger *l)
     fflush(l->file);
 }
 
+/* What went wrong is told once. */
 static int check(ledger *l)
 {
     if (!ferror(l->file))
         return CLI_OK;
-    return fail_errno(errno ? errno : EIO, "write", l->path);
+    if (!l->told)
+        fail_errno(errno ? errno : EIO, "write", l->path);
+    l->told = true;
+    return CLI_FAIL;
 }
 
 int ledger_batch(ledger *l, const pst_batch_desc *desc)

@@ -16,6 +16,7 @@ typedef struct ledger {
     const char *path; /* the caller's */
     char *buffer;
     int64_t flushed_ns;
+    bool told; /* that it cannot be written */
 } ledger;
 
 /* All print their own message and return an exit code. A zeroed ledger swallows everything. */

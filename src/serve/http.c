@@ -289,8 +289,9 @@ static int listen_at(http_rules *rules, pst_error *err)
     const int rc = -errno;
     if (sock >= 0)
         close(sock);
-    return psti_fail(err, rc, "serve", NULL, "%s:%d cannot be listened at: %s", rules->literal,
-                     rules->port, pst_strerror(rc));
+    return psti_fail(err, rc, "serve", NULL, "%s:%d cannot be listened at: %s%s", rules->literal,
+                     rules->port, pst_strerror(rc),
+                     rc == -EADDRINUSE ? "; choose another port, or 0 for any that is free" : "");
 }
 
 /* A path that has an end of text in it is none. */

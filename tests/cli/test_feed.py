@@ -299,7 +299,7 @@ def test_budget_too_small_is_refused_with_the_needed_figure(penstock, photos):
 
 def test_full_disk_for_the_ledger(penstock, photos):
     done = penstock("feed", photos, "--pipeline", CROP, "--ledger", "/dev/full", check=False)
-    assert done.code == 1 and "No space left" in done.err
+    assert done.code == 1 and "No space left" in done.err and done.err.count("/dev/full") == 1
 
 
 def test_keys_with_odd_characters_keep_the_ledger_in_lines(penstock, feed, photo, tmp_path):

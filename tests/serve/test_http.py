@@ -66,6 +66,12 @@ def test_addresses_that_are_none(binary, environment, tmp_path, address):
     assert "--http takes" in refused(binary, environment, tmp_path, "--http", address)
 
 
+def test_a_port_that_is_taken(binary, environment, tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        said = refused(binary, environment, tmp_path, "--http", str(other.getsockname()[1]))
+    assert "choose another port" in said
+
+
 def test_tokens_that_are_none(binary, environment, tmp_path, token):
     args = ("--http", "0", "--http-token", token)
     token.write_text("short\n")
