@@ -106,4 +106,54 @@ static inline psti_get whole(psti_bucket *b, uint8_t *buf, pst_error *err)
                       .err = err};
 }
 
+/* So many objects at once from a server that answers like this. */
+static inline void get_many(int gets, bool (*answers)(request *), void *user)
+{
+    server *s = server_open(answers, user);
+    psti_bucket *b = bucket_on(s->port);
+    psti_get *get = calloc((size_t)gets, sizeof *get);
+    wait_done *wait = calloc((size_t)gets, sizeof *wait);
+    uint8_t *room = malloc((size_t)gets * OBJECT_SIZE);
+    for (int i = 0; i < gets; i++) {
+        get[i] = whole(b, room + (size_t)i * OBJECT_SIZE, NULL);
+        get[i].done = mark_done;
+        get[i].user = &wait[i];
+        psti_net_submit(&get[i]);
+    }
+    for (int i = 0; i < gets; i++) {
+        wait_for(&wait[i]);
+        CHECK(wait[i].status == 0 && memcmp(get[i].buf, object_bytes, OBJECT_SIZE) == 0);
+    }
+    free(room);
+    free(wait);
+    free(get);
+    psti_bucket_unref(b);
+    server_close(s);
+}
+
+/* One after the other, each as many milliseconds as the server's user says. */
+static inline bool answer_in_turn(request *r)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static uint64_t free_ns;
+    const int *each_ms = r->server->user;
+    pthread_mutex_lock(&lock);
+    const uint64_t now_ns = psti_now_ns();
+    free_ns = (free_ns > now_ns ? free_ns : now_ns) + (uint64_t)*each_ms * 1000000;
+    const int wait_ms = (int)((free_ns - now_ns) / 1000000);
+    pthread_mutex_unlock(&lock);
+    hold_back(r, wait_ms);
+    return answer_right(r);
+}
+
+/* Requests beyond one for each of so many objects. */
+static inline int asked_again_in_a_queue(int gets, int each_ms)
+{
+    psti_net_stats before, after;
+    psti_net_stats_get(&before);
+    get_many(gets, answer_in_turn, &each_ms);
+    psti_net_stats_get(&after);
+    return (int)(after.requests - before.requests) - gets;
+}
+
 #endif

@@ -122,37 +122,12 @@ static bool answer_slowly(request *r)
     return answer_right(r);
 }
 
-/* So many objects at once from a server that answers like this. */
-static void get_many(int gets, bool (*answers)(request *))
-{
-    server *s = server_open(answers, NULL);
-    psti_bucket *b = bucket_on(s->port);
-    psti_get *get = calloc((size_t)gets, sizeof *get);
-    wait_done *wait = calloc((size_t)gets, sizeof *wait);
-    uint8_t *room = malloc((size_t)gets * OBJECT_SIZE);
-    for (int i = 0; i < gets; i++) {
-        get[i] = whole(b, room + (size_t)i * OBJECT_SIZE, NULL);
-        get[i].done = mark_done;
-        get[i].user = &wait[i];
-        psti_net_submit(&get[i]);
-    }
-    for (int i = 0; i < gets; i++) {
-        wait_for(&wait[i]);
-        CHECK(wait[i].status == 0 && memcmp(get[i].buf, object_bytes, OBJECT_SIZE) == 0);
-    }
-    free(room);
-    free(wait);
-    free(get);
-    psti_bucket_unref(b);
-    server_close(s);
-}
-
 /* So many objects from a server so far away; how many were asked for at once. */
 static int most_at_once(int gets, int ms)
 {
     atomic_store(&away_ms, ms);
     atomic_store(&open_most, 0);
-    get_many(gets, answer_slowly);
+    get_many(gets, answer_slowly, NULL);
     return atomic_load(&open_most);
 }
 
@@ -682,28 +657,9 @@ static void a_request_without_an_answer_is_raced(void)
     }
 }
 
-/* One after the other, 50 ms each. */
-static bool answer_in_turn(request *r)
-{
-    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-    static uint64_t free_ns;
-    pthread_mutex_lock(&lock);
-    const uint64_t now_ns = psti_now_ns();
-    free_ns = (free_ns > now_ns ? free_ns : now_ns) + 50 * 1000000;
-    const int wait_ms = (int)((free_ns - now_ns) / 1000000);
-    pthread_mutex_unlock(&lock);
-    hold_back(r, wait_ms);
-    return answer_right(r);
-}
-
 static void a_request_that_stands_in_a_queue_is_not_raced(void)
 {
-    psti_net_stats before, after;
-    psti_net_stats_get(&before);
-    get_many(90, answer_in_turn); /* the last ones of those in flight wait for 3.2 s */
-    psti_net_stats_get(&after);
-    CHECKF(after.hedges == before.hedges && after.requests == before.requests + 90,
-           "%llu asked for again", (unsigned long long)(after.requests - before.requests - 90));
+    CHECK(asked_again_in_a_queue(90, 50) == 0); /* the last ones in flight wait for 3.2 s */
 }
 
 /* ---- fork ------------------------------------------------------------------------------------ */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What takes its time: an outage under load, a trickle, hundreds of cuts. */
+ * What takes its time: an outage under load, a trickle, hundreds of cuts, a queue. */
 #include "rig.h"
 
 enum { SMALL = 1000 };
@@ -191,11 +191,20 @@ static void hundreds_of_cuts_lose_nothing(void)
     CHECK(requests > 800);
 }
 
+/* ---- a queue --------------------------------------------------------------------------------- */
+
+/* The last ones in flight hear nothing for 22 s: longer than a transfer may stand still. */
+static void a_long_queue_is_waited_out(void)
+{
+    CHECK(asked_again_in_a_queue(70, 350) == 0);
+}
+
 int main(void)
 {
     rig_begin();
     RUN(an_outage_is_outlasted_quietly);
     RUN(a_trickle_is_given_up_and_gone_on_with);
     RUN(hundreds_of_cuts_lose_nothing);
+    RUN(a_long_queue_is_waited_out);
     return check_report();
 }
