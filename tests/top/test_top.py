@@ -182,7 +182,8 @@ LEAVING = [("q", 0), ("C-c", 0), (signal.SIGTERM, 143), (signal.SIGHUP, 129), (s
 def test_the_terminal_is_as_it_was(screen, binary, engine, tmp_path, how, code):
     shell = screen(80, 24)
     shell.run("echo before; stty -g > stty.before".replace("stty.", f"{tmp_path}/stty."))
-    shell.run(f"'{binary}' top --engine {engine().address} & fg; echo code $?; stty -g > {tmp_path}/stty.after; echo all done")
+    # What is waited for must not be in the line that is typed.
+    shell.run(f"'{binary}' top --engine {engine().address} & fg; echo code $?; stty -g > {tmp_path}/stty.after; echo all\\ done")
     shell.wait("decode-bound: 3")
     assert shell.fact("alternate_on") == "1" and shell.fact("cursor_flag") == "0"
     if isinstance(how, str):
